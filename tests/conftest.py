@@ -13,16 +13,12 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-# Deterministic everywhere, so that a failure on one machine is a failure on the next; `nightly` looks further.
+# Deterministic, so that what fails on one machine fails on the next; `nightly` looks further.
 settings.register_profile(
     "ci", derandomize=True, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile(
-    "nightly",
-    max_examples=10_000,
-    deadline=None,
-    print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow],
+    "nightly", parent=settings.get_profile("ci"), derandomize=False, max_examples=10_000
 )
 settings.load_profile("ci")
 

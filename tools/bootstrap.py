@@ -3,7 +3,8 @@
 Runs on any Python 3.11+ with the standard library alone: ``python3 tools/bootstrap.py run|dev``. A repeated
 call with nothing changed ends at once: a stamp in `.venv` remembers what was installed.
 
-Which registry serves the packages is the machine's own business (pip's and uv's configuration); no file here names one.
+Which registry serves the packages is the machine's own business (pip's and uv's configuration): no file
+here names one.
 """
 
 import hashlib
@@ -65,7 +66,7 @@ def _stamp(lock: str) -> Path:
 
 
 def _fingerprint(lock: str) -> str:
-    """Hash of all that the installed state hangs on; the folder counts, since an environment can't be moved."""
+    """Hash of all that the installed state hangs on; the folder too, since an environment can't be moved."""
     digest = hashlib.sha256(f"{ROOT}\n{sys.version_info[:2]}\n".encode())
     for path in (REQUIREMENTS / "uv.txt", REQUIREMENTS / f"{lock}.txt", ROOT / "pyproject.toml"):
         digest.update(path.read_bytes())
@@ -118,9 +119,9 @@ def _pip() -> "list[str]":
 
 
 def _install(*arguments: str) -> None:
-    """Install by uv; where uv can't reach the registry the way this machine is set up, by pip, with the same hashes."""
+    """Install by uv, or by pip (same hashes) where only pip is set up for this machine's registry."""
     uv = [str(VENV / "bin" / "uv"), "pip", "install", "--quiet", "--python", str(_python())]
-    # The machine's own certificates first: many machines reach their registry through an authority of their own.
+    # The machine's own certificates: many machines reach their registry through an authority of their own.
     uv += ["--system-certs", "--cache-dir", str(_cache_folder())]
     if subprocess.run([*uv, *arguments], check=False).returncode == 0:
         return

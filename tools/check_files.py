@@ -1,4 +1,4 @@
-"""Fails the build on a file that is too long, on a name that says nothing, and on words that bind the text to one machine."""
+"""Fails the build on a file that is too long, a name that says nothing, a path that one machine alone has."""
 
 import ast
 import re

@@ -1,7 +1,7 @@
 """Checks what import-linter's layers can't say: which room may use which package from outside.
 
-The layers contract (pyproject.toml) decides who of us may import whom. Here stands who may import what isn't ours:
-rooms that decide but never act import nothing that acts, and each outside library has one door.
+The layers contract (pyproject.toml) decides who of us may import whom. Here stands who may import what isn't
+ours: rooms that decide but never act import nothing that acts, and each outside library has one door.
 """
 
 import ast
@@ -18,8 +18,8 @@ PURE_ROOMS = {"errors", "primitives", "contract", "events", "requests", "usage",
 """Rooms that do no I/O."""
 
 ACTING_MODULES = {
-    "aiosqlite", "http", "httpx", "httpx2", "multiprocessing", "requests_toolbelt", "select", "selectors", "shutil",
-    "socket", "socketserver", "sqlite3", "ssl", "subprocess", "tempfile", "urllib.request",
+    "http", "httpx2", "multiprocessing", "requests", "select", "selectors", "shutil", "socket",
+    "socketserver", "sqlite3", "ssl", "subprocess", "tempfile", "urllib.request",
 }  # fmt: skip
 """Modules that read or write the outside world; no pure room imports them."""
 
@@ -40,7 +40,7 @@ DOORS: dict[str, set[str]] = {
 """For each outside package the rooms that may import it; a package that isn't listed is free."""
 
 STDLIB_ONLY = ("workspaces", "keeper")
-"""The keeper starts once per node and forks per checkout: anything but the standard library would cost each of them."""
+"""The keeper is forked for every checkout: anything but the standard library would cost each of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Runs a command and fails when it leaves a process behind: ``python3 tools/leftovers.py -- make test``.
 
-On Linux it makes itself the reaper of everything below it, so that a daemon which has lost its parents is found too.
+On Linux it makes itself the reaper of everything below it, so that an orphaned daemon is found too.
 Only such descendants are looked at and ended; nothing else on the machine is touched.
 """
 
