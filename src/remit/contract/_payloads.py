@@ -1,0 +1,265 @@
+"""The data of each event. Closed: what isn't named here isn't stored."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from remit.contract._limits import Limits
+from remit.contract._model import Model, Moment
+from remit.contract._request import RunRequest
+from remit.contract._results import CheckResult, Delivery, PatchSummary, Review
+from remit.contract._run import RunView, RunWorkspace
+from remit.contract._terminal import LimitHit, TerminalClass, TerminalKind
+from remit.contract._usage import AttemptUsage, Usage
+from remit.contract._words import DeliveryMode, How, Isolation, RunStatus, SandboxLevel, ToolStatus
+
+
+class RunQueued(Model):
+    """The run was admitted."""
+
+    run: RunView
+    request: RunRequest
+    fingerprint: str
+    text_replaced: int = 0
+    """Characters of the prompt that can't be stored and became U+FFFD."""
+
+
+class RunPrepared(Model):
+    """The base is pinned and its facts are known (no event of its own: part of `run.started`)."""
+
+    workspace: RunWorkspace
+    brief_sha256: str
+    notes: tuple[str, ...] = ()
+
+
+class RunStarted(Model):
+    """The run's clock began."""
+
+    started_at: Moment
+    deadline_at: Moment
+    limits: Limits
+    prepared: RunPrepared | None = None
+    """None for a run without workspace."""
+
+
+class CancelRequested(Model):
+    """Somebody asked for the run to stop."""
+
+    by: str
+    reason: str | None = None
+    requested_at: Moment
+
+
+class RunReleased(Model):
+    """A draining host gave the run back."""
+
+    reason: str
+
+
+class RunFinalizing(Model):
+    """The review passed; checks and delivery follow."""
+
+    content_hash: str | None = None
+    leftovers: tuple[str, ...] = ()
+
+
+class RunSettling(Model):
+    """The decision: how this run ends. First wins."""
+
+    kind: TerminalKind
+    class_: TerminalClass | None = Field(default=None, alias="class")
+    code: str | None = None
+    stage: str | None = None
+    limit: LimitHit | None = None
+    output: str | None = None
+    """Filled when completed, so that a decision found after a crash can be finished."""
+
+
+class StageStarted(Model):
+    """A stage began."""
+
+    stage_id: str
+    status: RunStatus
+    """The run's status from here on."""
+
+
+class StageCompleted(Model):
+    """A stage gave a valid answer."""
+
+    stage_id: str
+    answer: dict[str, str]
+
+
+class StageFailed(Model):
+    """A stage ended without one."""
+
+    stage_id: str
+    class_: TerminalClass = Field(alias="class")
+    code: str
+
+
+class AttemptStarted(Model):
+    """A provider request is about to be sent; its ledger row exists from here on."""
+
+    attempt_id: str
+    stage_id: str
+    round: int
+    ordinal: int
+    """1 for the first try of this round's request."""
+    model: str
+    """`NAME:MODEL` of the pool member actually chosen."""
+    status: str = "started"
+    usage: None = None
+    reserved_tokens: int
+    """Input estimate plus the most output that can come."""
+    reserved_micros: int | None = None
+    """The same as money; None where the model has no price."""
+
+
+class AttemptEnded(Model):
+    """A provider request ended."""
+
+    attempt_id: str
+    stage_id: str
+    round: int
+    ordinal: int
+    model: str
+    status: str
+    """completed | refused | cut | failed | cancelled."""
+    usage: AttemptUsage | None
+    cost_micros: int | None = None
+    price_version: str | None = None
+    code: str | None = None
+    """A provider code, when it wasn't completed."""
+    detail: str | None = None
+    """What the provider said, masked and bounded; shown in the attempt's record only."""
+    finish: str | None = None
+    """The provider's own word for why it stopped."""
+    provider_request_id: str | None = None
+    duration_ms: int = 0
+    waited_ms: int = 0
+    """Of a rate limit's pause before this attempt."""
+
+
+class ToolStarted(Model):
+    """A tool call is about to be sent to the node."""
+
+    tool_call_id: str
+    stage_id: str
+    name: str
+    status: str = "started"
+    exit_code: None = None
+    duration_ms: None = None
+    receipt_id: None = None
+    label: str = ""
+    """What it is about, shortened: a path or a command."""
+
+
+class ToolCompleted(Model):
+    """A tool call has its result."""
+
+    tool_call_id: str
+    stage_id: str
+    name: str
+    status: ToolStatus
+    exit_code: int | None
+    duration_ms: int
+    receipt_id: str | None
+
+
+class WorkRegistered(Model):
+    """A piece of work that has no events of its own began."""
+
+    kind: str
+    label: str
+
+
+class WorkFinished(Model):
+    """It ended."""
+
+    kind: str
+    label: str
+    how: How
+
+
+class WorkCleanupFailed(Model):
+    """Its clean-up failed; the cancel stands."""
+
+    kind: str
+    label: str
+    message: str
+
+
+class CheckoutOpened(Model):
+    """The run has its checkout."""
+
+    checkout_id: str
+    root: str
+    isolation: Isolation
+    sandbox: SandboxLevel
+
+
+class PlanReady(Model):
+    """The plan is kept as an artifact of the run."""
+
+    stage_id: str
+    sha256: str
+
+
+class CheckCompleted(Model):
+    """One check ran on the result."""
+
+    check: CheckResult
+
+
+class ReviewDecided(Model):
+    """A review said what it thinks of one content."""
+
+    stage_id: str
+    review: Review
+    output: str
+    patch: PatchSummary | None = None
+
+
+class UsageUpdated(Model):
+    """The bill, read after all work has ended."""
+
+    usage: Usage
+    cost_usd: float | None
+    estimated_max_cost_usd: float | None
+
+
+class LimitWarning(Model):
+    """80 % of a limit is used."""
+
+    kind: str
+    value: float | int
+    cap: float | int
+    stage_id: str | None = None
+
+
+class DeliveryIntended(Model):
+    """The commit point: from here on the result is being delivered."""
+
+    mode: DeliveryMode
+    patch: PatchSummary
+
+
+class DeliveryCompleted(Model):
+    """What became of the delivery."""
+
+    delivery: Delivery
+    paths: tuple[str, ...] = ()
+
+
+class NodeChanged(Model):
+    """The link to the run's node went or came back."""
+
+    node_id: str
+    reason: str | None = None
+
+
+class RunEnded(Model):
+    """The terminal; the event's data is the whole run."""
+
+    run: RunView

@@ -1,0 +1,1 @@
+"""Who is asked: the model port, pools, provider adapters, and the scripted provider."""

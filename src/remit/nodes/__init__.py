@@ -1,0 +1,1 @@
+"""On which machine: links to nodes, and what is said over them."""

@@ -1,0 +1,29 @@
+"""The atoms: ids, clocks, money, strict JSON, text and secrets."""
+
+from remit.primitives._clock import Clock, SystemClock, format_time, parse_time
+from remit.primitives._ids import Ids, SystemIds, is_run_id
+from remit.primitives._json import JsonValue, StrictJsonError, dump_json, load_json
+from remit.primitives._money import MICROS_PER_USD, micros_from_usd, usd_from_micros
+from remit.primitives._redaction import Redactor, Secret
+from remit.primitives._text import clean_text, escape_separators
+
+__all__ = [
+    "MICROS_PER_USD",
+    "Clock",
+    "Ids",
+    "JsonValue",
+    "Redactor",
+    "Secret",
+    "StrictJsonError",
+    "SystemClock",
+    "SystemIds",
+    "clean_text",
+    "dump_json",
+    "escape_separators",
+    "format_time",
+    "is_run_id",
+    "load_json",
+    "micros_from_usd",
+    "parse_time",
+    "usd_from_micros",
+]

@@ -1,0 +1,178 @@
+"""What a run needs from a store.
+
+The event log is the truth; all else is a projection written in the same transaction. A store has
+four atomic operations (submit, claim, append, finish) and a wake-up. `append` and `finish` are
+shielded: a cancelled waiter learns what was stored before the cancel is raised.
+
+Every adapter passes `remit.testing.store_suite`.
+
+Errors that any operation may raise: `StorageFull`, `StorageBusy`, `StorageError`. `append` and `finish` also
+`StaleGeneration` (somebody else owns the run, or nobody does; nothing was stored).
+Not errors: reading an unknown id (None), submitting the same request twice (`created=False`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from remit.contract import AttemptEnded, AttemptStarted, RunRequest, RunView
+from remit.events import Artifact, Event, NewEvent, TranscriptEntry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """A run that is to be admitted."""
+
+    run: RunView
+    request: RunRequest
+    fingerprint: str
+    """Hash of the validated body before defaults, without id, webhook and wait."""
+    epoch: str
+    """The host epoch that admits it, and to which it belongs."""
+    tenant: str = "local"
+    idempotency_key: str | None = None
+    text_replaced: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRun:
+    """A run as it is stored."""
+
+    view: RunView
+    request: RunRequest
+    fingerprint: str
+    tenant: str
+    epoch: str
+    generation: int
+    """0 before the first claim; each claim adds 1."""
+    last_seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted:
+    """The answer to `submit`."""
+
+    run: StoredRun
+    created: bool
+    """False: the same key or id with the same fingerprint was there already."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRow:
+    """A line of the ledger: one physical provider request."""
+
+    run_id: str
+    started: AttemptStarted
+    started_at: datetime
+    ended: AttemptEnded | None
+    """None: it is in flight, or its owner died."""
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryEntry:
+    """A fact about a run after its terminal: a webhook try, a correction, a checkout removed."""
+
+    at: datetime
+    type: str
+    data: dict[str, Any]
+
+
+class RunStore(Protocol):
+    """Where runs are kept."""
+
+    async def submit(self, submission: Submission) -> Submitted:
+        """Store the run and its `run.queued`, in one transaction.
+
+        Raises:
+            IdempotencyConflict: The id or key exists in this tenant with another fingerprint.
+        """
+        ...
+
+    async def claim(self, epoch: str, *, run_id: str | None = None) -> StoredRun | None:
+        """Take up an unfinished run for a host epoch: the oldest queued one, or the one named.
+
+        The generation rises by 1, so that the earlier owner's writes are refused. A run whose epoch is alive and
+        isn't `epoch` is never given. None: there is nothing to take.
+        """
+        ...
+
+    async def append(
+        self,
+        run_id: str,
+        generation: int,
+        events: Sequence[NewEvent],
+        *,
+        transcript: Sequence[TranscriptEntry] = (),
+        artifacts: Sequence[Artifact] = (),
+    ) -> tuple[Event, ...]:
+        """Store facts, all or none; returns them with their numbers once they are durable.
+
+        A decision (`run.settling`) or a delivery intent is stored once: a second one raises `AlreadyDecided`.
+        """
+        ...
+
+    async def finish(
+        self, run_id: str, generation: int, events: Sequence[NewEvent], *, artifacts: Sequence[Artifact] = ()
+    ) -> tuple[Event, ...]:
+        """Store the last facts: the last of `events` is the terminal. Once; then `AlreadyDecided`."""
+        ...
+
+    async def find_run(self, run_id: str, *, tenant: str = "local") -> StoredRun | None:
+        """A run, or None."""
+        ...
+
+    async def list_runs(
+        self,
+        *,
+        tenant: str = "local",
+        statuses: Sequence[str] = (),
+        session_id: str | None = None,
+        binding: str | None = None,
+        created_after: datetime | None = None,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> tuple[tuple[StoredRun, ...], str | None]:
+        """Runs, newest first, and the cursor of the next page (None: this was the last)."""
+        ...
+
+    async def read_events(self, run_id: str, *, after: int = 0, limit: int = 500) -> tuple[Event, ...]:
+        """Stored events with `seq > after`, in order."""
+        ...
+
+    async def wait_for_events(self, run_id: str, *, after: int) -> None:
+        """Return once there are events with `seq > after` (at once if there are). Wakes are hints: re-read."""
+        ...
+
+    async def read_attempts(self, run_id: str) -> tuple[AttemptRow, ...]:
+        """The run's ledger, in order of start."""
+        ...
+
+    async def read_transcript(
+        self, run_id: str, *, stage_id: str | None = None
+    ) -> tuple[TranscriptEntry, ...]:
+        """The conversations of a run, by stage in order of their first entry, then by position."""
+        ...
+
+    async def read_artifact(self, run_id: str, name: str) -> Artifact | None:
+        """A named text of the run."""
+        ...
+
+    async def list_artifacts(self, run_id: str) -> tuple[str, ...]:
+        """The names of a run's artifacts, sorted."""
+        ...
+
+    async def unfinished_of_dead_epochs(self) -> tuple[StoredRun, ...]:
+        """Runs without a terminal whose host epoch is dead: its lock is free."""
+        ...
+
+    async def log(self, run_id: str, type_: str, data: dict[str, Any]) -> None:
+        """Add to the run's host log; only for what happens after its terminal."""
+        ...
+
+    async def read_history(self, run_id: str) -> tuple[HistoryEntry, ...]:
+        """The run's host log, in order."""
+        ...

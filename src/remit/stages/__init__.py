@@ -1,0 +1,1 @@
+"""What the steps are: plan, work, review; prompts, answers, the round loop."""
