@@ -31,20 +31,21 @@ run: environment-run  ## run the program: make run ARGS='run "..." --model opena
 test: environment-dev  ## run the tests: make test ARGS='tests/unit -k name'
 	@$(BIN)/python -m pytest $(ARGS)
 
-lint: environment-dev  ## style, import rules, file sizes, words that don't belong
+lint: environment-dev  ## style, who may import whom, file sizes, words that don't belong
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/lint-imports --no-cache --no-logo
+	@$(BIN)/python tools/check_imports.py
 	@$(BIN)/python tools/check_files.py
 
 types: environment-dev  ## strict types
 	@$(BIN)/pyright
 
 check: lint types docs  ## all that is checked without running the tests
-	@$(BIN)/python tools/coverage_table.py --check
 
-docs: environment-dev  ## check that generated pages and links are right: make docs ARGS=--write makes them anew
+docs: environment-dev  ## check pages and links, generated pages too; make docs ARGS=--write makes those anew
 	@$(BIN)/python tools/generate_reference.py $(or $(ARGS),--check)
+	@$(BIN)/python tools/coverage_table.py $(or $(ARGS),--check)
 	@$(BIN)/python tools/check_docs.py
 
 bench: environment-dev  ## measure, beside the floor of each figure

@@ -1,0 +1,57 @@
+"""The pages: short where they must be, right where the code can say so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import check_docs
+from remit import contract, errors
+from remit.events import EPHEMERAL_TYPES, PAYLOADS
+
+ROOT = Path(__file__).resolve().parents[2]
+REFERENCE = ROOT / "docs" / "reference"
+
+
+@pytest.mark.parametrize("name", sorted(check_docs.LENGTHS))
+def test_a_first_page_is_short(name: str) -> None:
+    """README and AGENTS.md are read whole or not at all."""
+    assert check_docs.length_problems(Path(name), (ROOT / name).read_text()) == []
+
+
+def test_the_change_log_keeps_its_form() -> None:
+    """One sentence an entry, below a kind, below a release."""
+    assert check_docs.change_log_problems((ROOT / "CHANGELOG.md").read_text()) == []
+
+
+def test_each_error_code_has_its_line() -> None:
+    """Whoever meets a code can look it up."""
+    page = (REFERENCE / "errors.md").read_text()
+    kinds = [getattr(errors, name) for name in errors.__all__]
+    codes = {kind.code for kind in kinds if isinstance(kind, type) and issubclass(kind, errors.RemitError)}
+    assert {code for code in codes if f"| `{code}` |" not in page} == set()
+
+
+def test_each_end_has_its_line() -> None:
+    """Every class and code that a run can end with is listed with its sentence."""
+    page = (REFERENCE / "errors.md").read_text()
+    ends = [
+        (class_, code, words) for class_, codes in contract.CODES.items() for code, words in codes.items()
+    ]
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    assert [
+        end for end in ends if not any(f"`{end[0]}` | `{end[1]}`" in row and end[2] in row for row in rows)
+    ] == []
+
+
+def test_each_event_has_its_line() -> None:
+    """Stored and ephemeral events are all on the page."""
+    page = (REFERENCE / "events.md").read_text()
+    assert {name for name in {*PAYLOADS, *EPHEMERAL_TYPES} if f"`{name}`" not in page} == set()
+
+
+def test_each_limit_has_its_line() -> None:
+    """Every limit is listed with its default."""
+    page = (REFERENCE / "limits.md").read_text()
+    assert {name for name in contract.Limits.model_fields if page.count(f"| `{name}` |") != 2} == set()
