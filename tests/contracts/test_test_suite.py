@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 
@@ -32,7 +33,7 @@ def test_each_test_says_what_it_proves(path: Path) -> None:
     assert silent == []
 
 
-def _is_silent_test(node: ast.AST) -> bool:
+def _is_silent_test(node: ast.AST) -> TypeGuard[ast.FunctionDef | ast.AsyncFunctionDef]:
     return (
         isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and node.name.startswith("test_")
