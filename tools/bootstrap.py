@@ -122,7 +122,7 @@ def _install(*arguments: str) -> None:
     """Install by uv, or by pip (same hashes) where only pip is set up for this machine's registry."""
     uv = [str(VENV / "bin" / "uv"), "pip", "install", "--quiet", "--python", str(_python())]
     # The machine's own certificates: many machines reach their registry through an authority of their own.
-    uv += ["--system-certs", "--cache-dir", str(_cache_folder())]
+    uv += ["--system-certs", *_cache_arguments()]
     if subprocess.run([*uv, *arguments], check=False).returncode == 0:
         return
     print("bootstrap: uv couldn't; trying pip", file=sys.stderr)
@@ -130,22 +130,12 @@ def _install(*arguments: str) -> None:
     _run([*pip, *arguments], "neither uv nor pip could install what is needed")
 
 
-def _cache_folder() -> Path:
-    """The user's cache where it can be written, else one inside `.venv` (an unset or unwritable HOME)."""
-    base = os.environ.get("UV_CACHE_DIR")
-    if base:
-        return Path(base)
-    home = os.environ.get("XDG_CACHE_HOME") or (os.environ.get("HOME", "") and os.environ["HOME"] + "/.cache")
-    if home:
-        folder = Path(home) / "uv"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError:
-            pass
-        else:
-            if os.access(folder, os.W_OK):
-                return folder
-    return VENV / "cache"
+def _cache_arguments() -> list[str]:
+    """No cache where this user has none that can be written: an unset, missing or foreign home."""
+    if "UV_CACHE_DIR" in os.environ or "XDG_CACHE_HOME" in os.environ:
+        return []
+    home = os.environ.get("HOME")
+    return [] if home and os.access(home, os.W_OK) else ["--no-cache"]
 
 
 def _run(command: "list[str]", failure: str) -> None:
