@@ -101,20 +101,23 @@ def _install_uv() -> None:
     mark = VENV / "installed-uv.stamp"
     if mark.is_file() and mark.read_text() == wanted and (VENV / "bin" / "uv").exists():
         return
-    pip = [*_pip(), "install", "--quiet", "--disable-pip-version-check", "--no-input"]
-    _run([*pip, "--require-hashes", "-r", str(REQUIREMENTS / "uv.txt")], "pip can't install uv")
+    wish = ["--require-hashes", "-r", str(REQUIREMENTS / "uv.txt")]
+    _run([*_pip(), *wish], "pip can't install uv")
     mark.write_text(wanted)
 
 
 def _pip() -> "list[str]":
-    """The command line of a pip that installs into `.venv`."""
+    """The start of a command line by which pip installs into `.venv`."""
+    options = ["--python", str(_python()), "install", "--quiet", "--disable-pip-version-check", "--no-input"]
+    if not _has_cache():
+        options.append("--no-cache-dir")
     for python in (_python(), Path(sys.executable)):
         known = subprocess.run([str(python), "-m", "pip", "--version"], capture_output=True, check=False)
         if known.returncode == 0:
-            return [str(python), "-m", "pip", "--python", str(_python())]
+            return [str(python), "-m", "pip", *options]
     ensured = subprocess.run([str(_python()), "-m", "ensurepip"], capture_output=True, check=False)
     if ensured.returncode == 0:
-        return [str(_python()), "-m", "pip", "--python", str(_python())]
+        return [str(_python()), "-m", "pip", *options]
     raise BootstrapError("this Python has no pip: install it (on Debian: apt-get install python3-pip)")
 
 
@@ -122,20 +125,19 @@ def _install(*arguments: str) -> None:
     """Install by uv, or by pip (same hashes) where only pip is set up for this machine's registry."""
     uv = [str(VENV / "bin" / "uv"), "pip", "install", "--quiet", "--python", str(_python())]
     # The machine's own certificates: many machines reach their registry through an authority of their own.
-    uv += ["--system-certs", *_cache_arguments()]
+    uv += ["--system-certs"] if _has_cache() else ["--system-certs", "--no-cache"]
     if subprocess.run([*uv, *arguments], check=False).returncode == 0:
         return
     print("bootstrap: uv couldn't; trying pip", file=sys.stderr)
-    pip = [*_pip(), "install", "--quiet", "--disable-pip-version-check", "--no-input"]
-    _run([*pip, *arguments], "neither uv nor pip could install what is needed")
+    _run([*_pip(), *arguments], "neither uv nor pip could install what is needed")
 
 
-def _cache_arguments() -> list[str]:
-    """No cache where this user has none that can be written: an unset, missing or foreign home."""
+def _has_cache() -> bool:
+    """Whether this user has a cache that can be written: not with an unset, missing or foreign home."""
     if "UV_CACHE_DIR" in os.environ or "XDG_CACHE_HOME" in os.environ:
-        return []
+        return True
     home = os.environ.get("HOME")
-    return [] if home and os.access(home, os.W_OK) else ["--no-cache"]
+    return bool(home) and os.access(home, os.W_OK)
 
 
 def _run(command: "list[str]", failure: str) -> None:
