@@ -10,9 +10,10 @@ from remit.workspaces.keeper._terminal import EscapeFilter, LineScreen
 
 # fmt: off
 PIECES = st.sampled_from([
-    b"\r", b"\n", b"\b", b"\x1b", b"[", b"]", b"K", b"2K", b"31m", b"\x1b[1G", b"\x1b[2D", b"\x1b[3C", b"\x1b[1K",
-    b"\x07", b"\\", b"\x1b]0;", b"\x1bP", b"\x9b", "\x9b".encode(), "\x9d".encode(), b"abc", b"x", b" ", b"0",
-    b";", b"(", b"\x00", "中".encode(), "😀".encode(), b"\xe4", b"\xff", "\u2028".encode(), b"\x18", b"5" * 70,
+    b"\r", b"\n", b"\b", b"\x1b", b"[", b"]", b"K", b"2K", b"31m", b"\x1b[1G", b"\x1b[2D", b"\x1b[3C",
+    b"\x1b[1K", b"\x07", b"\\", b"\x1b]0;", b"\x1bP", b"\x9b", "\x9b".encode(), "\x9d".encode(),
+    b"abc", b"x", b" ", b"0", b";", b"(", b"\x00", "中".encode(), "😀".encode(), b"\xe4", b"\xff",
+    "\u2028".encode(), b"\x18", b"5" * 70,
 ])
 # fmt: on
 STREAMS = st.lists(PIECES | st.binary(max_size=4), max_size=60).map(b"".join)

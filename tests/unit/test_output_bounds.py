@@ -33,7 +33,7 @@ def test_output_that_fits_is_whole() -> None:
     assert output.raw_truncated
 
 
-@pytest.mark.parametrize("max_bytes", (0, -1))
+@pytest.mark.parametrize("max_bytes", [0, -1])
 def test_output_refuses_a_bound_of_nothing(max_bytes: int) -> None:
     """R55: a limit out of range is refused."""
     with pytest.raises(ValueError, match="max_bytes"):
@@ -56,7 +56,7 @@ def test_output_shows_utf16_text() -> None:
     assert "\0" not in text
 
 
-@pytest.mark.parametrize("filler", ("中", "😀", "é"))
+@pytest.mark.parametrize("filler", ["中", "😀", "é"])
 @pytest.mark.parametrize("shift", range(4))
 def test_output_cuts_at_a_character_border(filler: str, shift: int) -> None:
     """R42: no split character, one mark with the true total."""
@@ -99,7 +99,7 @@ def test_output_progress_does_not_push_out_what_was_said_around_it() -> None:
 
 @pytest.mark.parametrize(
     ("data", "text"),
-    (
+    [
         (b"\x1b[31mred\x1b[0m plain", "red plain"),
         (b"\x1b[38;2;1;2;3mx\x1b[m", "x"),
         (b"\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "link"),
@@ -126,7 +126,7 @@ def test_output_progress_does_not_push_out_what_was_said_around_it() -> None:
         (b"\x1b[\nx", "\nx"),
         (b"tab\tstays", "tab\tstays"),
         ("sep\u2028stays".encode(), "sep\u2028stays"),
-    ),
+    ],
 )
 def test_output_reads_as_on_a_terminal(data: bytes, text: str) -> None:
     """R49: what the model sees is plain text; single bytes give the same."""
@@ -179,7 +179,7 @@ def test_clip_text_keeps_head_and_tail_within_the_bound() -> None:
     assert clip_text("short", max_bytes=16_384).text == "short"
 
 
-@pytest.mark.parametrize("max_bytes", (600, 999, 1000, 1001, 1040, 1099))
+@pytest.mark.parametrize("max_bytes", [600, 999, 1000, 1001, 1040, 1099])
 def test_clip_text_leaves_one_mark(max_bytes: int) -> None:
     """R42: clipping what was already cut doesn't leave a second mark or a piece of the first."""
     inner = shown(bytes(range(48, 58)) * 1000, max_bytes=1040)
