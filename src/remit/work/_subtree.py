@@ -1,0 +1,111 @@
+"""The wait for a part of the tree: asking to stop is one thing, waiting for the end another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from remit.contract import How
+from remit.work._items import ClosedItem, OpenItem
+
+if TYPE_CHECKING:
+    from remit.work._entry import Entry
+
+
+class Subtree:
+    """An item and all that hangs, or comes to hang, below it.
+
+    It is *closed* when no more work is expected there: its top was cancelled, was closed, or has ended. It is
+    *empty* when none of its items is registered. What once belonged to it does so until it ends, whatever
+    becomes of its parent.
+    """
+
+    __slots__ = ("_closed_by_owner", "_ended", "_open", "_waiters", "cancelled_at", "top")
+
+    def __init__(self, top: Entry) -> None:
+        self.top = top
+        self.cancelled_at: float | None = None
+        self._closed_by_owner = False
+        self._open: dict[Entry, None] = {}
+        self._ended: list[ClosedItem] = []
+        self._waiters: list[asyncio.Future[None]] = []
+
+    def add(self, entry: Entry) -> bool:
+        """Count an item in; false when it was already."""
+        if entry in self._open:
+            return False
+        self._open[entry] = None
+        return True
+
+    def replace(self, old: Entry, new: Entry) -> None:
+        """The item was registered again."""
+        self._open.pop(old, None)
+        self._open[new] = None
+        if self.top is old:
+            self.top = new
+
+    def remove(self, entry: Entry, *, how: How, pids: Sequence[int], now: float) -> None:
+        """The item has ended."""
+        self._open.pop(entry, None)
+        if entry.cancelled and self.cancelled_at is not None:
+            self._ended.append(
+                ClosedItem(
+                    session_id=entry.session_id,
+                    work_id=entry.work_id,
+                    kind=entry.spec.kind,
+                    label=entry.spec.label,
+                    how=how,
+                    ms=max(0, int((now - self.cancelled_at) * 1000)),
+                    pids=tuple(pids),
+                )
+            )
+        if self._waiters and len(self._open) <= 1:
+            self.wake()
+
+    def close(self) -> None:
+        """No more work is expected below the top; work that comes all the same is waited for."""
+        self._closed_by_owner = True
+        self.wake()
+
+    def is_settled(self, *, below: bool) -> bool:
+        """Whether it is closed and empty (`below`: but for its top)."""
+        if not self._open:
+            return True
+        if not below or len(self._open) > 1 or self.top not in self._open:
+            return False
+        return self._closed_by_owner or self.cancelled_at is not None
+
+    def ended(self) -> tuple[ClosedItem, ...]:
+        """What ended since the cancel, in that order."""
+        return tuple(self._ended)
+
+    def open_items(self) -> tuple[OpenItem, ...]:
+        """What hasn't ended, in order of arrival."""
+        return tuple(
+            OpenItem(
+                session_id=entry.session_id,
+                work_id=entry.work_id,
+                kind=entry.spec.kind,
+                label=entry.spec.label,
+            )
+            for entry in self._open
+        )
+
+    def wake(self) -> None:
+        """Let those who wait look again."""
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def wait(self, *, below: bool) -> None:
+        """Return once it is settled. Cancellation: the wait just ends."""
+        while not self.is_settled(below=below):
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            try:
+                await waiter
+            finally:
+                if waiter in self._waiters:
+                    self._waiters.remove(waiter)
