@@ -60,5 +60,5 @@ wheel: environment-dev  ## build dist/*.whl
 	@$(BIN)/python -m hatchling build -t wheel
 
 clean:  ## remove what the targets made
-	@rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache htmlcov .coverage
+	@rm -rf .venv .venv.lock build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache htmlcov .coverage
 	@find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +

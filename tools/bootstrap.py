@@ -7,6 +7,7 @@ Which registry serves the packages is the machine's own business (pip's and uv's
 here names one.
 """
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -48,16 +49,29 @@ def main(arguments: "list[str]") -> int:
 
 def bring_up(lock: str) -> None:
     """Install `lock` unless it, or a lock that includes it, is already in place."""
-    for at_least in LOCKS[LOCKS.index(lock) :]:
-        if _stamp(at_least).is_file() and _stamp(at_least).read_text() == _fingerprint(at_least):
-            return
+    if _is_in_place(lock):
+        return
+    with (ROOT / ".venv.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # two targets may be started at once
+        if not _is_in_place(lock):
+            _install_lock(lock)
+
+
+def _is_in_place(lock: str) -> bool:
+    candidates = LOCKS[LOCKS.index(lock) :]
+    return any(
+        _stamp(name).is_file() and _stamp(name).read_text() == _fingerprint(name) for name in candidates
+    )
+
+
+def _install_lock(lock: str) -> None:
     _make_environment()
+    for name in LOCKS:
+        _stamp(name).unlink(missing_ok=True)
     _install_uv()
     print(f"bootstrap: installing requirements/{lock}.txt into .venv", file=sys.stderr)
     _install("--require-hashes", "-r", str(REQUIREMENTS / f"{lock}.txt"))
     _install("--no-deps", "--no-build-isolation", "--editable", str(ROOT))
-    for other in LOCKS:
-        _stamp(other).unlink(missing_ok=True)
     _stamp(lock).write_text(_fingerprint(lock))
 
 
