@@ -4,11 +4,14 @@ The event log is the truth; all else is a projection written in the same transac
 four atomic operations (submit, claim, append, finish) and a wake-up. `append` and `finish` are
 shielded: a cancelled waiter learns what was stored before the cancel is raised.
 
+A run's id is unique within its tenant, so every operation that names a run takes the tenant too.
+
 Every adapter passes `remit.testing.store_suite`.
 
 Errors that any operation may raise: `StorageFull`, `StorageBusy`, `StorageError`. `append` and `finish` also
-`StaleGeneration` (somebody else owns the run, or nobody does; nothing was stored).
-Not errors: reading an unknown id (None), submitting the same request twice (`created=False`).
+`StaleGeneration` (somebody else owns the run, or nobody does, or there is none; nothing was stored), and
+`AlreadyDecided` once the run has its terminal.
+Not errors: reading an unknown id (None, or nothing), submitting the same request twice (`created=False`).
 """
 
 from __future__ import annotations
@@ -92,11 +95,15 @@ class RunStore(Protocol):
         """
         ...
 
-    async def claim(self, epoch: str, *, run_id: str | None = None) -> StoredRun | None:
+    async def claim(
+        self, epoch: str, *, run_id: str | None = None, tenant: str = "local"
+    ) -> StoredRun | None:
         """Take up an unfinished run for a host epoch: the oldest queued one, or the one named.
 
-        The generation rises by 1, so that the earlier owner's writes are refused. A run whose epoch is alive and
-        isn't `epoch` is never given. None: there is nothing to take.
+        The generation rises by 1, so that the earlier owner's writes are refused. A run whose epoch is alive
+        and isn't `epoch` is never given; nor, without a name, one that this epoch has claimed already and not
+        released. None: there is nothing to take. `tenant` is that of `run_id`; the oldest queued one may be
+        anybody's.
         """
         ...
 
@@ -108,17 +115,37 @@ class RunStore(Protocol):
         *,
         transcript: Sequence[TranscriptEntry] = (),
         artifacts: Sequence[Artifact] = (),
+        tenant: str = "local",
     ) -> tuple[Event, ...]:
         """Store facts, all or none; returns them with their numbers once they are durable.
 
         A decision (`run.settling`) or a delivery intent is stored once: a second one raises `AlreadyDecided`.
+        After `run.released` nobody owns the run until it is claimed again. An artifact replaces the one of
+        its name. Text that can't be kept (NUL, lone surrogates) is U+FFFD in what is returned, too.
+
+        Raises:
+            MisuseError: `run.queued` or a terminal is among the events.
+            InternalError: The facts break a rule of the log: a payload of another shape, an attempt's end
+                without its start, a position of the transcript that is taken.
         """
         ...
 
     async def finish(
-        self, run_id: str, generation: int, events: Sequence[NewEvent], *, artifacts: Sequence[Artifact] = ()
+        self,
+        run_id: str,
+        generation: int,
+        events: Sequence[NewEvent],
+        *,
+        artifacts: Sequence[Artifact] = (),
+        tenant: str = "local",
     ) -> tuple[Event, ...]:
-        """Store the last facts: the last of `events` is the terminal. Once; then `AlreadyDecided`."""
+        """Store the last facts: the last of `events` is the terminal. Once; then `AlreadyDecided`.
+
+        On a full disk this, and an `append` of facts that only end things, may use the store's reserve.
+
+        Raises:
+            MisuseError: The last event isn't a terminal, or an earlier one is.
+        """
         ...
 
     async def find_run(self, run_id: str, *, tenant: str = "local") -> StoredRun | None:
@@ -136,32 +163,41 @@ class RunStore(Protocol):
         after: str | None = None,
         limit: int = 50,
     ) -> tuple[tuple[StoredRun, ...], str | None]:
-        """Runs, newest first, and the cursor of the next page (None: this was the last)."""
+        """Runs, newest first, and the cursor of the next page (None: this was the last).
+
+        Raises:
+            InvalidRequest: `after` isn't a cursor of this tenant.
+        """
         ...
 
-    async def read_events(self, run_id: str, *, after: int = 0, limit: int = 500) -> tuple[Event, ...]:
+    async def read_events(
+        self, run_id: str, *, after: int = 0, limit: int = 500, tenant: str = "local"
+    ) -> tuple[Event, ...]:
         """Stored events with `seq > after`, in order."""
         ...
 
-    async def wait_for_events(self, run_id: str, *, after: int) -> None:
-        """Return once there are events with `seq > after` (at once if there are). Wakes are hints: re-read."""
+    async def wait_for_events(self, run_id: str, *, after: int, tenant: str = "local") -> None:
+        """Return once there are events with `seq > after`, at once if there are.
+
+        A wake is a hint: re-read. After the terminal nothing comes any more, and this waits for ever.
+        """
         ...
 
-    async def read_attempts(self, run_id: str) -> tuple[AttemptRow, ...]:
+    async def read_attempts(self, run_id: str, *, tenant: str = "local") -> tuple[AttemptRow, ...]:
         """The run's ledger, in order of start."""
         ...
 
     async def read_transcript(
-        self, run_id: str, *, stage_id: str | None = None
+        self, run_id: str, *, stage_id: str | None = None, tenant: str = "local"
     ) -> tuple[TranscriptEntry, ...]:
         """The conversations of a run, by stage in order of their first entry, then by position."""
         ...
 
-    async def read_artifact(self, run_id: str, name: str) -> Artifact | None:
+    async def read_artifact(self, run_id: str, name: str, *, tenant: str = "local") -> Artifact | None:
         """A named text of the run."""
         ...
 
-    async def list_artifacts(self, run_id: str) -> tuple[str, ...]:
+    async def list_artifacts(self, run_id: str, *, tenant: str = "local") -> tuple[str, ...]:
         """The names of a run's artifacts, sorted."""
         ...
 
@@ -169,10 +205,15 @@ class RunStore(Protocol):
         """Runs without a terminal whose host epoch is dead: its lock is free."""
         ...
 
-    async def log(self, run_id: str, type_: str, data: dict[str, Any]) -> None:
-        """Add to the run's host log; only for what happens after its terminal."""
+    async def log(self, run_id: str, type_: str, data: dict[str, Any], *, tenant: str = "local") -> None:
+        """Add to the run's host log; only for what happens after its terminal.
+
+        Raises:
+            NotFound: There is no such run.
+            PreconditionFailed: It hasn't ended.
+        """
         ...
 
-    async def read_history(self, run_id: str) -> tuple[HistoryEntry, ...]:
+    async def read_history(self, run_id: str, *, tenant: str = "local") -> tuple[HistoryEntry, ...]:
         """The run's host log, in order."""
         ...
