@@ -11,7 +11,7 @@ from remit.events._catalog import (
     payload_of,
     terminal_type,
 )
-from remit.events._codec import CURRENT_VERSION, decode_event, encode_event, number_event
+from remit.events._codec import CURRENT_VERSION, decode_event, encode_event, number_event, upcast_data
 from remit.events._event import Artifact, Ephemeral, Event, NewEvent, TranscriptEntry
 
 __all__ = [
@@ -29,4 +29,5 @@ __all__ = [
     "number_event",
     "payload_of",
     "terminal_type",
+    "upcast_data",
 ]

@@ -55,12 +55,21 @@ def decode_event(text: str, *, version: int = CURRENT_VERSION) -> Event:
     Raises:
         InternalError: It was written by a version that this one can't read.
     """
+    body = load_json(text)
+    body["data"] = upcast_data(body["type"], body["data"], version=version)
+    return Event.model_validate(body)
+
+
+def upcast_data(type_: str, data: dict[str, Any], *, version: int) -> dict[str, Any]:
+    """An event's data in its present shape, for a store that keeps the envelope apart.
+
+    Raises:
+        InternalError: It was written by a version that this one can't read.
+    """
     if version > CURRENT_VERSION:
         raise InternalError(f"an event of version {version}, this Remit reads up to {CURRENT_VERSION}")
-    body = load_json(text)
-    while version < CURRENT_VERSION:
-        upcast = _UPCASTERS.get((body["type"], version))
+    for step in range(version, CURRENT_VERSION):
+        upcast = _UPCASTERS.get((type_, step))
         if upcast is not None:
-            body["data"] = upcast(body["data"])
-        version += 1
-    return Event.model_validate(body)
+            data = upcast(data)
+    return data
