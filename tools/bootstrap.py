@@ -81,9 +81,14 @@ def _stamp(lock: str) -> Path:
 
 def _fingerprint(lock: str) -> str:
     """Hash of all that the installed state hangs on; the folder too, since an environment can't be moved."""
+    import tomllib  # noqa: PLC0415  an older Python must get as far as being told
+
     digest = hashlib.sha256(f"{ROOT}\n{sys.version_info[:2]}\n".encode())
-    for path in (REQUIREMENTS / "uv.txt", REQUIREMENTS / f"{lock}.txt", ROOT / "pyproject.toml"):
+    for path in (REQUIREMENTS / "uv.txt", REQUIREMENTS / f"{lock}.txt"):
         digest.update(path.read_bytes())
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    # The rest are settings of the checks: they change often, and nothing has to be installed for them.
+    digest.update(repr((settings.get("project"), settings.get("build-system"))).encode())
     return digest.hexdigest()
 
 
