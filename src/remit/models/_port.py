@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 
 from remit.contract import AttemptUsage, ToolSpec
 from remit.models._messages import AssistantMessage, Message
+from remit.usage import Price
 
 Finish = Literal["stop", "tool_calls", "length", "content_filter", "refusal"]
 
@@ -46,18 +47,6 @@ class ModelReply:
     """`NAME:MODEL` that gave it."""
     usage: AttemptUsage
     attempt_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
-    """Prices of one model, in micro-USD per million tokens (so that USD per Mtok × 10^6 is exact)."""
-
-    input_micros: int
-    output_micros: int
-    cache_read_micros: int
-    cache_write_micros: int
-    version: str
-    """Where the price comes from: `genai-prices 2026-11-20`, `config`, `free`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +86,12 @@ class AttemptFinish:
 class AttemptLedger(Protocol):
     """Who must know of each attempt. Implemented by the stage."""
 
-    async def begin(self, start: AttemptStart) -> None:
+    async def begin(self, start: AttemptStart) -> int:
         """Reserve its worst case and store its row; returns once that is durable.
+
+        Returns:
+            The most output tokens that this attempt may ask for: `start.max_output_tokens`, or less where only
+            less fits into what is left of a limit. The request must be sent with it.
 
         Raises:
             LimitReached: It doesn't fit into what is left; nothing was sent.
