@@ -15,7 +15,6 @@ from typing import Any, Literal, Protocol
 from remit.contract import AttemptUsage, ToolSpec
 from remit.models._messages import AssistantMessage, Message
 from remit.usage import Price
-from remit.usage import Price
 
 Finish = Literal["stop", "tool_calls", "length", "content_filter", "refusal"]
 
