@@ -5,7 +5,7 @@ A number that isn't known is None with its cause, never 0, and a model that nobo
 
 from remit.usage._book import FREE_KINDS, PriceBook, PriceSetting
 from remit.usage._budget import MIN_OUTPUT_TOKENS, Budget, Reservation, Settled, Spent
-from remit.usage._ledger import Bill, LedgerRow, strict_causes, strict_coverage, summarise
+from remit.usage._ledger import Bill, LedgerRow, strict_causes, strict_coverage, summarise, summarise_attempts
 from remit.usage._prices import FREE, Price, PriceTier, cost_micros, worst_cost_micros
 from remit.usage._working import WorkingTime
 
@@ -28,5 +28,6 @@ __all__ = [
     "strict_causes",
     "strict_coverage",
     "summarise",
+    "summarise_attempts",
     "worst_cost_micros",
 ]

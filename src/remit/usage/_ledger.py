@@ -98,19 +98,23 @@ class Bill:
     """A run's usage and cost, read after all its work has ended."""
 
     usage: Usage
-    cost_micros: int | None
-    estimated_max_micros: int | None
-    """The most that it can have cost; None where a model has no price."""
+    cost_usd: float | None
+    """A number only when every attempt is complete and priced."""
+    estimated_max_cost_usd: float | None
+    """The most that it can have cost; equal to the cost where that is known; None where a price is missing."""
 
-    @property
-    def cost_usd(self) -> float | None:
-        """A number only when every attempt is complete and priced."""
-        return None if self.cost_micros is None else usd_from_micros(self.cost_micros)
 
-    @property
-    def estimated_max_cost_usd(self) -> float | None:
-        """Stands beside `cost_usd`; equal to it when that is known."""
-        return None if self.estimated_max_micros is None else usd_from_micros(self.estimated_max_micros)
+def summarise_attempts(
+    own: Iterable[tuple[AttemptStarted, AttemptEnded | None]],
+    *,
+    run_id: str = "",
+    children: Sequence[LedgerRow] = (),
+    readable: bool = True,
+    pending_repair: bool = False,
+) -> Bill:
+    """`summarise`, for a run's attempts as their events hold them."""
+    rows = [LedgerRow.of(run_id, started, ended) for started, ended in own]
+    return summarise(rows, children, readable=readable, pending_repair=pending_repair)
 
 
 def summarise(
@@ -148,8 +152,8 @@ def summarise(
     )
     return Bill(
         usage=usage,
-        cost_micros=_sum(row.settled_micros for row in rows) if known else None,
-        estimated_max_micros=_sum(row.most_micros for row in rows) if known else None,
+        cost_usd=_usd(row.settled_micros for row in rows) if known else None,
+        estimated_max_cost_usd=_usd(row.most_micros for row in rows) if known else None,
     )
 
 
@@ -230,16 +234,15 @@ def _shares(
         groups.setdefault(key_of(row), []).append(row)
     shares: dict[str, UsageShare] = {}
     for key, group in sorted(groups.items()):
-        micros = _sum(row.settled_micros for row in group) if known else None
-        cost = None if micros is None else usd_from_micros(micros)
+        cost = _usd(row.settled_micros for row in group) if known else None
         shares[key] = UsageShare(**_total(group).model_dump(), cost_usd=cost)
     return shares
 
 
-def _sum(amounts: Iterable[int | None]) -> int | None:
+def _usd(amounts_micros: Iterable[int | None]) -> float | None:
     total = 0
-    for amount in amounts:
-        if amount is None:
+    for micros in amounts_micros:
+        if micros is None:
             return None
-        total += amount
-    return total
+        total += micros
+    return usd_from_micros(total)

@@ -126,7 +126,6 @@ class WorkRegistry:
         subtree = self._tree.subtree_of(top)
         subtree.cancelled_at = self._clock.monotonic()
         flagged = self._tree.flag(top)
-        subtree.wake()
         self._cleanups.launch([_cleanup(entry, counted=True) for entry in flagged], self._runner.run)
         return [WorkId(entry.session_id, entry.work_id) for entry in flagged]
 
@@ -182,31 +181,30 @@ class WorkRegistry:
 
     # ---- waiting
 
-    def close(self, session_id: str, work_id: str) -> bool:
-        """Say that no more work is expected below an item; false when there is no such item."""
-        self._check_thread()
-        entry = self._tree.find(session_id, work_id)
-        if entry is None:
-            return False
-        self._tree.subtree_of(entry).close()
-        return True
-
-    async def wait_closed(
-        self, session_id: str, work_id: str, *, below: bool = False
-    ) -> tuple[ClosedItem, ...]:
-        """Wait until an item and all below it have ended.
-
-        Args:
-            session_id: The item's session.
-            work_id: The item; one that isn't registered counts as ended.
-            below: Leave the item itself out, for its owner, who ends it last: returns once the item is
-                cancelled or closed, and nothing is left below it.
+    async def wait_closed(self, session_id: str, work_id: str) -> tuple[ClosedItem, ...]:
+        """Wait until an item and all below it have ended; one that isn't registered counts as ended.
 
         Returns:
             What ended since the item was cancelled.
 
         Cancellation: the wait just ends; what is asked to stop goes on stopping.
         """
+        return await self._wait(session_id, work_id, below=False)
+
+    async def wait_children_closed(self, session_id: str, work_id: str) -> tuple[ClosedItem, ...]:
+        """Wait until all below an item has ended, for the item's owner, who ends it last.
+
+        Whoever calls this says that nothing more is to be started there; what comes all the same before the
+        wait is over is waited for too.
+
+        Returns:
+            What ended since the item was cancelled.
+
+        Cancellation: the wait just ends.
+        """
+        return await self._wait(session_id, work_id, below=True)
+
+    async def _wait(self, session_id: str, work_id: str, *, below: bool) -> tuple[ClosedItem, ...]:
         self._check_thread()
         entry = self._tree.find(session_id, work_id)
         if entry is None:

@@ -16,17 +16,16 @@ if TYPE_CHECKING:
 class Subtree:
     """An item and all that hangs, or comes to hang, below it.
 
-    It is *closed* when no more work is expected there: its top was cancelled, was closed, or has ended. It is
-    *empty* when none of its items is registered. What once belonged to it does so until it ends, whatever
-    becomes of its parent.
+    It is *closed* when no more work is expected there: its top has ended, or the top's owner says so by waiting
+    for the rest. It is *empty* when none of its items is registered. What once belonged to it does so until it
+    ends, whatever becomes of its parent.
     """
 
-    __slots__ = ("_closed_by_owner", "_ended", "_open", "_waiters", "cancelled_at", "top")
+    __slots__ = ("_ended", "_open", "_waiters", "cancelled_at", "top")
 
     def __init__(self, top: Entry) -> None:
         self.top = top
         self.cancelled_at: float | None = None
-        self._closed_by_owner = False
         self._open: dict[Entry, None] = {}
         self._ended: list[ClosedItem] = []
         self._waiters: list[asyncio.Future[None]] = []
@@ -61,20 +60,11 @@ class Subtree:
                 )
             )
         if self._waiters and len(self._open) <= 1:
-            self.wake()
-
-    def close(self) -> None:
-        """No more work is expected below the top; work that comes all the same is waited for."""
-        self._closed_by_owner = True
-        self.wake()
+            self._wake()
 
     def is_settled(self, *, below: bool) -> bool:
         """Whether it is closed and empty (`below`: but for its top)."""
-        if not self._open:
-            return True
-        if not below or len(self._open) > 1 or self.top not in self._open:
-            return False
-        return self._closed_by_owner or self.cancelled_at is not None
+        return not self._open or (below and len(self._open) == 1 and self.top in self._open)
 
     def ended(self) -> tuple[ClosedItem, ...]:
         """What ended since the cancel, in that order."""
@@ -92,7 +82,7 @@ class Subtree:
             for entry in self._open
         )
 
-    def wake(self) -> None:
+    def _wake(self) -> None:
         """Let those who wait look again."""
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
