@@ -12,11 +12,15 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from remit.workspaces.keeper._files import delete_file, move_file, read_file, write_file
+from remit.workspaces.keeper._listing import list_files
+from remit.workspaces.keeper._search import search
 
 Operation = Callable[[int, Mapping[str, object]], dict[str, object]]
 
 OPERATIONS: Final[dict[str, Operation]] = {
+    "list_files": list_files,
     "read_file": read_file,
+    "search": search,
     "write_file": write_file,
     "move_file": move_file,
     "delete_file": delete_file,

@@ -55,7 +55,8 @@ def located(
         create_folders: whether missing folders are made.
 
     Raises:
-        OperationRefused: it leads out, lies in `.git`, or a system call failed; also for OSErrors of the block.
+        OperationRefused: it leads out, lies in `.git`, or a system call failed; also for OSErrors of the
+            block.
     """
     try:
         place = _locate(root_fd, parts, follow=follow, create_folders=create_folders)

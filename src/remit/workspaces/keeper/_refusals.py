@@ -23,7 +23,7 @@ _BY_ERRNO: Final = {
 }
 
 
-class OperationRefused(Exception):  # noqa: N818  a refusal is an answer, not a fault
+class OperationRefused(Exception):
     """A file operation that wasn't done; nothing was changed.
 
     Attributes:
