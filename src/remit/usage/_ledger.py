@@ -101,7 +101,7 @@ class Bill:
     cost_usd: float | None
     """A number only when every attempt is complete and priced."""
     estimated_max_cost_usd: float | None
-    """The most that it can have cost; equal to the cost where that is known; None where a price is missing."""
+    """The most that it can have cost; the cost itself where that is known; None where a price is missing."""
 
 
 def summarise_attempts(

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 class Subtree:
     """An item and all that hangs, or comes to hang, below it.
 
-    It is *closed* when no more work is expected there: its top has ended, or the top's owner says so by waiting
-    for the rest. It is *empty* when none of its items is registered. What once belonged to it does so until it
-    ends, whatever becomes of its parent.
+    It is *closed* when no more work is expected there: its top has ended, or the top's owner says so by
+    waiting for the rest. It is *empty* when none of its items is registered. What once belonged to it does so
+    until it ends, whatever becomes of its parent.
     """
 
     __slots__ = ("_ended", "_open", "_waiters", "cancelled_at", "top")
