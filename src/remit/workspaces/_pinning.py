@@ -1,0 +1,157 @@
+"""Decides what kind of base a workspace gets, and pins it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from remit.errors import NodeError
+from remit.workspaces._base import BaseEntry, BasePin, Listing, refuse_root
+from remit.workspaces._base_git import GitBases
+from remit.workspaces._base_index import list_index
+from remit.workspaces._failures import WorkspaceRefused
+from remit.workspaces._git import Git
+from remit.workspaces._repository import find_git_root, line_end_settings, read_repository, read_settings
+from remit.workspaces.keeper._tree import TreeTooLarge, record_tree
+
+__all__ = ["Bases", "WorkspaceRoot", "find_workspace_root"]
+
+MAX_FOLDER_FILES = 100_000
+MAX_FOLDER_BYTES = 1 << 30
+"""Bounds of a folder without a repository that has to be copied."""
+_MAX_SCANNED = 2_000_000
+_LINKS = 0o120000
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceRoot:
+    """A folder that somebody named, as a workspace."""
+
+    root: Path
+    """The git root, or the folder itself where there is no repository; real, without links."""
+    subdir: str
+    """The folder itself, relative to the root; empty: the root."""
+
+
+def find_workspace_root(folder: Path) -> WorkspaceRoot:
+    """The workspace that a folder belongs to."""
+    real = Path(os.path.realpath(folder))
+    root = find_git_root(real) or real
+    subdir = str(real.relative_to(root))
+    return WorkspaceRoot(root, "" if subdir == "." else subdir)
+
+
+class Bases:
+    """Pins bases, and keeps what they need under `<data>/bases`.
+
+    Args:
+        data: The node's data folder.
+        git: The program; None: it is looked for when it is first needed.
+        environment: Where HOME and XDG_CONFIG_HOME are read from; None: this process's.
+    """
+
+    def __init__(
+        self, data: Path, *, git: Git | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self._data = data
+        self._git = git
+        self._environment = os.environ if environment is None else environment
+
+    @property
+    def git(self) -> Git:
+        """The git that this node uses. Raises `NodeError` where there is none."""
+        if self._git is None:
+            self._git = Git.find()
+        return self._git
+
+    async def pin(self, root: Path, *, wanted: str | None = None, copied: bool = False) -> BasePin:
+        """Pin a base.
+
+        Args:
+            root: The workspace root.
+            wanted: `worktree`, `head` or a revision; None: the working tree.
+            copied: Whether the checkout will be a copy, for which large folders are refused.
+
+        Raises:
+            WorkspaceRefused: The folder can't be a workspace.
+            NodeError: It can't be read, its repository is broken, or there is no such revision.
+        """
+        home = self._environment.get("HOME")
+        refuse_root(root, data=self._data, home=Path(home) if home else None)
+        folder = self._data / "bases" / hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
+        if not _has_git(root):
+            if wanted not in (None, "worktree"):
+                raise NodeError(f"{root} isn't a git repository: there is no base {wanted!r} in it")
+            return await asyncio.to_thread(_pin_folder, root, folder, copied)
+        repository = await read_repository(self.git, root)
+        excludes, line_ends = await self._user_settings()
+        bases = GitBases(git=self.git, folder=folder, excludes=excludes, line_ends=line_ends)
+        if wanted in (None, "worktree"):
+            return await bases.pin_worktree(repository)
+        return await bases.pin_commit(repository, wanted)
+
+    async def list_base(self, pin: BasePin) -> Listing:
+        """Every file of a base."""
+        if pin.private_git:
+            return await list_index(self.git, Path(pin.private_git))
+        return await asyncio.to_thread(_read_facts, Path(pin.store))
+
+    async def _user_settings(self) -> tuple[str, dict[str, str]]:
+        """The user's own ignore patterns, and how their settings lay out line ends: read as data."""
+        home = Path(self._environment.get("HOME") or os.devnull)
+        config_home = Path(self._environment.get("XDG_CONFIG_HOME") or home / ".config")
+        settings = await read_settings(self.git, config_home / "git/config")
+        settings |= await read_settings(self.git, home / ".gitconfig")
+        named = settings.get("core.excludesfile")
+        path = Path(named.replace("~", str(home), 1)) if named else config_home / "git/ignore"
+        text = path.read_text("utf-8", "surrogateescape") if path.is_file() else ""
+        return text, line_end_settings(settings)
+
+
+def _has_git(root: Path) -> bool:
+    return os.path.lexists(root / ".git")
+
+
+def _pin_folder(root: Path, folder: Path, copied: bool) -> BasePin:
+    """Record every file of a folder without a repository."""
+    try:
+        facts = record_tree(str(root), max_entries=_MAX_SCANNED)
+    except TreeTooLarge as error:
+        raise WorkspaceRefused(f"{root} is too large to be a workspace: {error}") from None
+    if copied:
+        _refuse_large(root, len(facts), sum(fact[1] for fact in facts.values()))
+    digest = hashlib.sha256()
+    for path in sorted(facts):
+        digest.update(os.fsencode(path) + b"\0" + repr(facts[path]).encode() + b"\0")
+    name = digest.hexdigest()[:12]
+    store = folder / "pins" / f"folder-{name}"
+    store.mkdir(parents=True, exist_ok=True, mode=0o700)
+    unfinished = store / f"facts.{os.getpid()}"
+    unfinished.write_text(json.dumps(facts))
+    unfinished.replace(store / "facts.json")
+    return BasePin(id=f"tree:{name}", kind="folder", root=str(root), lower=str(root), store=str(store))
+
+
+def _refuse_large(root: Path, files: int, size: int) -> None:
+    if files > MAX_FOLDER_FILES or size > MAX_FOLDER_BYTES:
+        raise WorkspaceRefused(
+            f"{root} isn't a git repository and holds {files} files, {size >> 20} MiB: too much to copy "
+            f"(at most {MAX_FOLDER_FILES} files and {MAX_FOLDER_BYTES >> 20} MiB); run `git init` there, or "
+            "name a smaller folder"
+        )
+
+
+def _read_facts(store: Path) -> Listing:
+    facts = json.loads((store / "facts.json").read_text())
+    return {path: _entry(tuple(fact)) for path, fact in facts.items()}
+
+
+def _entry(fact: tuple[int, int, int, int, int]) -> BaseEntry:
+    if fact[0] & 0o170000 == _LINKS:
+        return BaseEntry(mode="120000", facts=fact)
+    return BaseEntry(mode="100755" if fact[0] & 0o100 else "100644", facts=fact)
