@@ -1,0 +1,145 @@
+"""The node's end of the socket to one keeper: requests out, answers in, many in flight. No tasks of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from remit.workspaces._failures import KeeperLost, WorkspaceOperationError
+from remit.workspaces.keeper._protocol import Decoder, Frame, FrameTooLarge, encode
+
+__all__ = ["KeeperLink"]
+
+OPENING = 0
+
+
+class KeeperLink(asyncio.Protocol):
+    """Joins answers to the requests that they belong to, by number."""
+
+    def __init__(self) -> None:
+        self._decoder = Decoder()
+        self._transport: asyncio.Transport | None = None
+        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._viewers: dict[int, Callable[[dict[str, Any]], None]] = {}
+        self._next_number = OPENING
+        self._lost: KeeperLost | None = None
+        self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @classmethod
+    async def connect(cls, link: socket.socket) -> KeeperLink:
+        """Takes over a connected stream socket."""
+        _, protocol = await asyncio.get_running_loop().create_connection(cls, sock=link)
+        return protocol
+
+    # ---- requests
+
+    def expect(self) -> tuple[int, asyncio.Future[dict[str, Any]]]:
+        """A number, and the answer that will come for it."""
+        number = self._next_number
+        self._next_number += 1
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        if self._lost is not None:
+            answer.set_exception(self._lost)
+        else:
+            self._waiting[number] = answer
+        return number, answer
+
+    def send(
+        self,
+        method: str,
+        params: dict[str, Any],
+        *,
+        on_part: Callable[[dict[str, Any]], None] | None = None,
+    ) -> tuple[int, asyncio.Future[dict[str, Any]]]:
+        """Sends a request at once; the future is its answer.
+
+        Raises:
+            WorkspaceOperationError: the request doesn't fit into a frame; nothing was sent.
+        """
+        number, answer = self.expect()
+        try:
+            data = encode(number, {"method": method, "params": params})
+        except FrameTooLarge as error:
+            self._waiting.pop(number, None)
+            raise WorkspaceOperationError(f"too large to send: {error}", status="too_large") from None
+        if on_part is not None:
+            self._viewers[number] = on_part
+        if self._transport is not None and self._lost is None:
+            self._transport.write(data)
+        return number, answer
+
+    async def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Sends a request and waits for its answer.
+
+        Raises:
+            WorkspaceOperationError: the keeper says no.
+            KeeperLost: it is gone.
+
+        Cancellation: the request goes on; only its answer is dropped.
+        """
+        number, answer = self.send(method, params)
+        try:
+            return await answer
+        finally:
+            self.forget(number)
+
+    def forget(self, number: int) -> None:
+        """An answer that still comes for this request is dropped."""
+        self._waiting.pop(number, None)
+        self._viewers.pop(number, None)
+
+    def close(self) -> None:
+        """Closes our end; the keeper and all that it runs end."""
+        if self._transport is not None:
+            self._transport.close()
+
+    async def wait_closed(self) -> None:
+        """Returns when the connection is closed, from either end."""
+        await asyncio.shield(self._closed)
+
+    # ---- what asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        for frame in self._decoder.feed(data):
+            self._take(frame)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost = KeeperLost("the keeper of the checkout is gone", reason="lost")
+        waiting, self._waiting = self._waiting, {}
+        self._viewers.clear()
+        for answer in waiting.values():
+            if not answer.done():
+                answer.set_exception(self._lost)
+                answer.exception()  # seen: a waiter that was cancelled leaves it behind
+        if not self._closed.done():
+            self._closed.set_result(None)
+
+    def _take(self, frame: Frame) -> None:
+        body = frame.body
+        if body is None:
+            body = {"error": {"status": "too_large", "message": "the answer is larger than a frame may be"}}
+        if "output" in body:
+            viewer = self._viewers.get(frame.number)
+            if viewer is not None:
+                viewer(body)
+            return
+        answer = self._waiting.pop(frame.number, None)
+        self._viewers.pop(frame.number, None)
+        if answer is None or answer.done():
+            return
+        if "error" in body:
+            answer.set_exception(_error(body["error"]))
+            answer.exception()
+        else:
+            answer.set_result(body["result"])
+
+
+def _error(said: dict[str, Any]) -> WorkspaceOperationError:
+    fields = {name: value for name, value in said.items() if name != "message"}
+    return WorkspaceOperationError(str(said.get("message", "")), **fields)

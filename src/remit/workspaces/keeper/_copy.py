@@ -1,0 +1,177 @@
+"""Copies a tree for a checkout: shared blocks where the file system can, bytes where it can't, never hard links.
+
+A hard link would let a command that writes into its own copy change the user's file.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from remit.workspaces.keeper import _syscalls
+
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_CHUNK_BYTES: Final = 8 * 1024 * 1024
+_NO_REFLINK: Final = (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.EPERM)
+
+
+class TreeTooLarge(Exception):
+    """The tree holds more than may be copied."""
+
+
+@dataclass(slots=True)
+class CopyReport:
+    """What a copy did."""
+
+    files: int = 0
+    size_bytes: int = 0
+    shared: int = 0
+    """Files whose blocks are shared with the original until one of the two is written."""
+    skipped: list[str] = field(default_factory=list[str])
+    """Pipes, sockets, devices and unreadable files, which aren't in the copy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyBounds:
+    """What may be copied; None: no bound."""
+
+    max_files: int | None = None
+    max_bytes: int | None = None
+
+
+def copy_tree(source: Path, target: Path, *, bounds: CopyBounds, skip: Collection[Path] = ()) -> CopyReport:
+    """Copies the folder `source` to the new folder `target`.
+
+    Args:
+        source: is only read; links in it are copied as links.
+        target: is made; its parent exists.
+        bounds: where to give up.
+        skip: absolute paths below `source` that are left out.
+
+    Raises:
+        TreeTooLarge: `bounds` are reached; what was copied so far is left for the caller to remove.
+        OSError: the disk is full, or a folder can't be read.
+    """
+    target.mkdir(mode=0o700)
+    copier = _Copier(bounds, frozenset(skip))
+    source_fd = os.open(source, _FOLDER)
+    try:
+        target_fd = os.open(target, _FOLDER)
+        try:
+            copier.folder(source_fd, target_fd, source)
+        finally:
+            os.close(target_fd)
+    finally:
+        os.close(source_fd)
+    return copier.report
+
+
+class _Copier:
+    def __init__(self, bounds: CopyBounds, skip: frozenset[Path]) -> None:
+        self._bounds = bounds
+        self._skip = skip
+        self._can_share = True
+        self.report = CopyReport()
+
+    def folder(self, source_fd: int, target_fd: int, path: Path) -> None:
+        with os.scandir(source_fd) as entries:
+            names = sorted(entry.name for entry in entries)
+        for name in names:
+            if path / name in self._skip:
+                continue
+            self._entry(source_fd, target_fd, path, name)
+        _copy_facts(os.fstat(source_fd), target_fd)
+
+    def _entry(self, source_fd: int, target_fd: int, path: Path, name: str) -> None:
+        try:
+            info = os.stat(name, dir_fd=source_fd, follow_symlinks=False)
+        except FileNotFoundError:  # removed meanwhile
+            return
+        if stat.S_ISDIR(info.st_mode):
+            self._inner_folder(source_fd, target_fd, path, name)
+        elif stat.S_ISLNK(info.st_mode):
+            os.symlink(os.readlink(name, dir_fd=source_fd), name, dir_fd=target_fd)
+            with suppress(OSError):
+                times = (info.st_atime_ns, info.st_mtime_ns)
+                os.utime(name, ns=times, dir_fd=target_fd, follow_symlinks=False)
+        elif stat.S_ISREG(info.st_mode):
+            self._file(source_fd, target_fd, path, name)
+        else:
+            self.report.skipped.append(str(path / name))
+
+    def _inner_folder(self, source_fd: int, target_fd: int, path: Path, name: str) -> None:
+        try:
+            inner_source = os.open(name, _FOLDER, dir_fd=source_fd)
+        except PermissionError:
+            self.report.skipped.append(str(path / name))
+            return
+        try:
+            os.mkdir(name, 0o700, dir_fd=target_fd)
+            inner_target = os.open(name, _FOLDER, dir_fd=target_fd)
+            try:
+                self.folder(inner_source, inner_target, path / name)
+            finally:
+                os.close(inner_target)
+        finally:
+            os.close(inner_source)
+
+    def _file(self, source_fd: int, target_fd: int, path: Path, name: str) -> None:
+        try:
+            reading = os.open(name, _READ, dir_fd=source_fd)
+        except (PermissionError, FileNotFoundError):
+            self.report.skipped.append(str(path / name))
+            return
+        try:
+            info = os.fstat(reading)
+            if not stat.S_ISREG(info.st_mode):
+                self.report.skipped.append(str(path / name))
+                return
+            self._count(info.st_size)
+            writing = os.open(name, _WRITE, 0o600, dir_fd=target_fd)
+            try:
+                self._content(reading, writing, info.st_size)
+                _copy_facts(info, writing)
+            finally:
+                os.close(writing)
+        finally:
+            os.close(reading)
+
+    def _count(self, size_bytes: int) -> None:
+        self.report.files += 1
+        self.report.size_bytes += size_bytes
+        bounds = self._bounds
+        if bounds.max_files is not None and self.report.files > bounds.max_files:
+            raise TreeTooLarge(f"more than {bounds.max_files} files")
+        if bounds.max_bytes is not None and self.report.size_bytes > bounds.max_bytes:
+            raise TreeTooLarge(f"more than {bounds.max_bytes // 1024**2} MiB")
+
+    def _content(self, reading: int, writing: int, size_bytes: int) -> None:
+        if self._can_share and size_bytes:
+            try:
+                _syscalls.reflink(reading, writing)
+            except OSError as error:
+                if error.errno not in _NO_REFLINK:
+                    raise
+                self._can_share = False
+            else:
+                self.report.shared += 1
+                return
+        while os.sendfile(writing, reading, None, _CHUNK_BYTES):
+            pass
+
+
+def _copy_facts(info: os.stat_result, handle: int) -> None:
+    """Owner (where allowed), mode and times; times last, since the others set them."""
+    if os.geteuid() == 0:
+        with suppress(OSError):
+            os.fchown(handle, info.st_uid, info.st_gid)
+    os.fchmod(handle, stat.S_IMODE(info.st_mode) & ~(stat.S_ISUID | stat.S_ISGID))
+    os.utime(handle, ns=(info.st_atime_ns, info.st_mtime_ns))

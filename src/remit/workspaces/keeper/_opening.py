@@ -1,0 +1,300 @@
+"""Opens a checkout: its tree as an overlay, a copy or the place itself, and what is mounted into it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from remit.workspaces.keeper import _mounts
+from remit.workspaces.keeper._copy import CopyBounds, TreeTooLarge, copy_tree
+from remit.workspaces.keeper._plan import CheckoutPlan
+from remit.workspaces.keeper._storage import Storage, remove_tree
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class OpenRefused(Exception):
+    """The checkout can't be opened.
+
+    Attributes:
+        kind: `unavailable`, `storage_full`, `refused` or `busy`.
+    """
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+@dataclass(slots=True, kw_only=True)
+class Opened:
+    """A checkout that is open in this process."""
+
+    storage: Storage
+    root: str
+    """Where commands see the tree."""
+    isolation: str
+    root_fd: int
+    lock_fd: int
+    bound: bool
+    """Whether a command's own mount namespace must show the tree at `root`."""
+    notes: list[str] = field(default_factory=list[str])
+    """What the user should know, in words."""
+
+
+def open_checkout(plan: CheckoutPlan) -> Opened:
+    """Makes the checkout's tree and mounts it in this process's own namespace.
+
+    Raises:
+        OpenRefused: it can't be, and why.
+        OSError: something unforeseen.
+    """
+    storage = Storage(Path(plan.storage))
+    storage.make()
+    try:
+        lock_fd = storage.lock()
+    except BlockingIOError:
+        raise OpenRefused("busy", f"the checkout {plan.checkout_id} is open in another process") from None
+    try:
+        privileged = _mounts.enter_mount_namespace()
+    except OSError as error:
+        return _open_without_namespace(plan, storage, lock_fd, error)
+    notes: list[str] = []
+    isolation = _make_tree(plan, storage, notes, privileged=privileged)
+    _mount_git(plan, storage)
+    if isolation != "in_place":
+        _carry(plan, storage, notes, privileged=privileged, overlaid=isolation == "overlay")
+        _show_inner_mounts(plan, storage, notes)
+    for relative in plan.read_only:
+        _protect(storage.merged, relative)
+    _mounts.mount_scratch(storage.scratch, size_bytes=plan.limits.scratch_bytes)
+    return Opened(
+        storage=storage,
+        root=plan.root,
+        isolation=isolation,
+        root_fd=os.open(storage.merged, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC),
+        lock_fd=lock_fd,
+        bound=isolation != "in_place",
+        notes=notes,
+    )
+
+
+def close_checkout(opened: Opened, *, keep: bool) -> list[str]:
+    """Takes the mounts off and, unless `keep`, removes what was stored; returns what couldn't be done."""
+    problems: list[str] = []
+    os.close(opened.root_fd)
+    storage = opened.storage
+    for target in (storage.scratch, storage.merged):
+        with suppress(OSError):  # EINVAL: nothing is mounted there
+            while True:
+                _mounts.unmount(target)
+    if keep:
+        # Only the tree is of use later; the kernel's scratch folder of an overlay must not be used twice.
+        for part in (storage.home, storage.scratch, storage.files):
+            _try(lambda part=part: remove_tree(part), problems)
+    else:
+        _try(lambda: remove_tree(storage.folder), problems)
+    os.close(opened.lock_fd)
+    return problems
+
+
+def _try(action: Callable[[], None], problems: list[str]) -> None:
+    try:
+        action()
+    except OSError as error:
+        problems.append(str(error))
+
+
+# ---- the tree
+
+
+def _make_tree(plan: CheckoutPlan, storage: Storage, notes: list[str], *, privileged: bool) -> str:
+    if plan.isolation == "in_place":
+        _mounts.bind(Path(plan.root), storage.merged)
+        return "in_place"
+    if plan.isolation == "overlay" and not storage.tree.exists():
+        try:
+            _overlay_tree(plan, storage, privileged=privileged)
+        except OSError as error:
+            if error.errno in _FULL:
+                raise OpenRefused("storage_full", "the disk under the data folder is full") from error
+            if not plan.may_copy:
+                reason = f"an overlay over {plan.lower} is refused: {error.strerror or error}"
+                raise OpenRefused("unavailable", f'{reason}; isolation = "copy" works without one') from error
+            notes.append(f"copied instead of overlaid: {error.strerror or error}")
+        else:
+            return "overlay"
+    _copied_tree(plan, storage, notes)
+    _mounts.bind(storage.tree, storage.merged)
+    return "copy"
+
+
+def _overlay_tree(plan: CheckoutPlan, storage: Storage, *, privileged: bool) -> None:
+    lower = Path(plan.lower)
+    storage.upper.mkdir(mode=0o700, exist_ok=True)
+    storage.work.mkdir(mode=0o700, exist_ok=True)
+    _take_facts(lower, storage.upper)  # the merged root has the owner and mode of the upper one
+    if plan.git_dir is not None and not _is_folder(lower / ".git"):
+        (storage.upper / ".git").mkdir(exist_ok=True)  # a linked worktree's file, or nothing
+    overlay = _mounts.Overlay(lower=lower, upper=storage.upper, work=storage.work, target=storage.merged)
+    _mounts.mount_overlay(overlay, privileged=privileged)
+    if os.statvfs(storage.merged).f_flag & os.ST_RDONLY:
+        _mounts.unmount(storage.merged)
+        raise OSError(errno.EROFS, "the kernel would mount it read-only")
+
+
+def _copied_tree(plan: CheckoutPlan, storage: Storage, notes: list[str]) -> None:
+    if storage.tree.exists():  # a kept checkout, opened again
+        return
+    skip = {Path(folder) for folder in plan.hidden}
+    if plan.git_dir is not None:
+        skip.add(Path(plan.lower) / ".git")
+    limits = plan.limits
+    bounds = CopyBounds()
+    if not plan.is_git:
+        bounds = CopyBounds(max_files=limits.max_copy_files, max_bytes=limits.max_copy_bytes)
+    making = storage.folder / "tree.partial"
+    remove_tree(making)
+    try:
+        report = copy_tree(Path(plan.lower), making, bounds=bounds, skip=skip)
+    except TreeTooLarge as error:
+        remove_tree(making)
+        raise OpenRefused("refused", f"{plan.root} is too large to copy: {error}") from None
+    except OSError as error:
+        remove_tree(making)
+        if error.errno in _FULL:
+            raise OpenRefused("storage_full", "the disk under the data folder is full") from error
+        raise
+    os.rename(making, storage.tree)
+    if report.skipped:
+        shown = ", ".join(report.skipped[:5])
+        notes.append(
+            f"not copied (pipes, sockets, devices, unreadable): {len(report.skipped)}, such as {shown}"
+        )
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()  # nothing may be mounted where a link leads
+
+
+def _take_facts(source: Path, target: Path) -> None:
+    info = source.stat()
+    if os.geteuid() == 0:
+        with suppress(OSError):
+            os.chown(target, info.st_uid, info.st_gid)
+    os.chmod(target, stat.S_IMODE(info.st_mode) & 0o777)
+
+
+# ---- what is mounted into the tree
+
+
+def _mount_git(plan: CheckoutPlan, storage: Storage) -> None:
+    if plan.git_dir is None or plan.isolation == "in_place":
+        return
+    target = storage.merged / ".git"
+    if not _is_folder(target):
+        target.unlink(missing_ok=True)
+        target.mkdir()
+    _mounts.bind(Path(plan.git_dir), target)
+
+
+def _carry(
+    plan: CheckoutPlan, storage: Storage, notes: list[str], *, privileged: bool, overlaid: bool
+) -> None:
+    """Shows folders of the root that the base lacks (ignored ones: `.venv`, `node_modules`)."""
+    if os.path.samefile(plan.lower, plan.root):
+        return  # they are in the tree already
+    for number, relative in enumerate(plan.carry):
+        source = _inside(Path(plan.root), relative)
+        target = _inside(storage.merged, relative)
+        if source is None or target is None or not source.is_dir() or os.path.lexists(target):
+            continue
+        target.mkdir(parents=True)
+        if overlaid:
+            with suppress(OSError):
+                _carry_over(source, target, storage.carried / str(number), privileged=privileged)
+                continue
+        _mounts.bind(source, target, read_only=True)
+        notes.append(f"{relative} is shown read-only")
+
+
+def _carry_over(source: Path, target: Path, folder: Path, *, privileged: bool) -> None:
+    upper, work = folder / "upper", folder / "work"
+    for part in (upper, work):
+        part.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _take_facts(source, upper)
+    overlay = _mounts.Overlay(lower=source, upper=upper, work=work, target=target)
+    _mounts.mount_overlay(overlay, privileged=privileged)
+
+
+def _show_inner_mounts(plan: CheckoutPlan, storage: Storage, notes: list[str]) -> None:
+    """What is mounted inside the root isn't part of the file system that an overlay or a copy is made of."""
+    root = Path(plan.root)
+    for point in _mounts.mounts_below(root):
+        relative = point.relative_to(root)
+        target = _inside(storage.merged, str(relative))
+        hidden = any(
+            point.is_relative_to(folder) or Path(folder).is_relative_to(point) for folder in plan.hidden
+        )
+        if (
+            hidden
+            or relative.parts[0] == ".git"
+            or not point.is_dir()
+            or target is None
+            or not target.is_dir()
+        ):
+            continue
+        try:
+            _mounts.bind(point, target, read_only=True)
+        except OSError as error:
+            notes.append(f"{relative} is a mount of its own and isn't shown: {error.strerror}")
+        else:
+            notes.append(f"{relative} is a mount of its own and is shown read-only")
+
+
+def _protect(merged: Path, relative: str) -> None:
+    target = _inside(merged, relative)
+    if target is not None and target.exists():
+        _mounts.bind(target, target)
+        _mounts.make_read_only(target)
+
+
+def _inside(folder: Path, relative: str) -> Path | None:
+    """The path below `folder` that `relative` names; None when a link or `..` leads it elsewhere."""
+    path = folder / relative
+    real = Path(os.path.realpath(path))
+    return path if real == Path(os.path.realpath(folder)) / relative and real != folder else None
+
+
+# ---- without namespaces
+
+
+def _open_without_namespace(plan: CheckoutPlan, storage: Storage, lock_fd: int, error: OSError) -> Opened:
+    """A container may allow no mount: then the tree is the place itself, or a copy at another path."""
+    if plan.sandbox == "bubblewrap":
+        raise OpenRefused("unavailable", f"no mount namespace can be made: {error.strerror}") from error
+    notes = [f"no mount namespace can be made here ({error.strerror})"]
+    root, isolation = plan.root, "in_place"
+    if plan.isolation != "in_place":
+        if not plan.may_copy and plan.isolation == "overlay":
+            raise OpenRefused("unavailable", f"no overlay can be mounted: {error.strerror}") from error
+        _copied_tree(plan, storage, notes)
+        root, isolation = str(storage.tree), "copy"
+        notes.append(f"the checkout is at {root}, not at the workspace's own path")
+        if plan.git_dir is not None:
+            git = storage.tree / ".git"
+            if not git.exists():
+                git.write_text(f"gitdir: {plan.git_dir}\n")
+    return Opened(
+        storage=storage,
+        root=root,
+        isolation=isolation,
+        root_fd=os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC),
+        lock_fd=lock_fd,
+        bound=False,
+        notes=notes,
+    )

@@ -1,0 +1,243 @@
+"""A keeper: opens one checkout, serves its commands and file operations, and takes it down."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import os
+import signal
+import socket
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from remit.workspaces.keeper import _syscalls
+from remit.workspaces.keeper._channel import Channel
+from remit.workspaces.keeper._commands import Command, cpu_seconds
+from remit.workspaces.keeper._confinement import Confined, WhenEnded
+from remit.workspaces.keeper._context import CheckoutContext, set_current_checkout
+from remit.workspaces.keeper._jail import Jail, JailOrder
+from remit.workspaces.keeper._loop import Loop
+from remit.workspaces.keeper._opening import Opened, OpenRefused, close_checkout, open_checkout
+from remit.workspaces.keeper._plain import PlainOrder, PlainProcesses
+from remit.workspaces.keeper._plan import CheckoutPlan, CommandOrder
+from remit.workspaces.keeper._protocol import Frame
+from remit.workspaces.keeper._workers import Job, Operation, Workers
+
+_DEFAULT_GRACE_S: Final = 2.0
+_OPEN: Final = 0
+"""The number of the frame that answers the opening."""
+
+
+def keep(
+    link: socket.socket, plan: CheckoutPlan, operations: Mapping[str, Operation], *, zygote: int
+) -> None:
+    """The keeper's whole life, after the fork. Returns when the checkout is closed or the node is gone."""
+    loop = Loop()
+    try:
+        opened = open_checkout(plan)
+    except OpenRefused as refusal:
+        _tell(link, {"error": {"kind": refusal.kind, "message": str(refusal)}})
+        return
+    except OSError as error:
+        _tell(link, {"error": {"kind": "unavailable", "message": f"the checkout can't be opened: {error}"}})
+        return
+    # Again: the kernel may forget it when a process enters a user namespace.
+    _syscalls.die_with_parent(signal.SIGKILL, parent=zygote)
+    Session(loop, link, plan, opened, operations).run()
+
+
+def _tell(link: socket.socket, body: dict[str, Any]) -> None:
+    loop = Loop()
+    channel = Channel(loop, link, on_frame=lambda frame: None, on_closed=loop.stop)
+    channel.send(_OPEN, body)
+    channel.close_when_sent()
+
+
+class Session:
+    """One open checkout."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        link: socket.socket,
+        plan: CheckoutPlan,
+        opened: Opened,
+        operations: Mapping[str, Operation],
+    ) -> None:
+        self._loop = loop
+        self._plan = plan
+        self._opened = opened
+        self._seccomp = base64.b64decode(plan.seccomp)
+        self._commands: dict[str, Command] = {}
+        self._numbers = itertools.count(1)
+        self._closing: Callable[[], None] | None = None
+        set_current_checkout(
+            CheckoutContext(
+                root_fd=opened.root_fd,
+                root=plan.root,
+                lower=plan.lower,
+                storage=opened.storage,
+                isolation=opened.isolation,
+            )
+        )
+        self._workers = Workers(loop, operations=operations, root_fd=opened.root_fd)
+        self._channel = Channel(loop, link, on_frame=self._frame, on_closed=self._node_gone)
+        self._requests: dict[str, Callable[[int, dict[str, Any]], None]] = {
+            "run": self._run,
+            "call": self._call,
+            "cancel_call": self._cancel_call,
+            "stop": self._stop,
+            "close": self._close,
+        }
+
+    def run(self) -> None:
+        """Serves until the checkout is closed or the node is gone."""
+        result = {
+            "isolation": self._opened.isolation,
+            "root": self._opened.root,
+            "notes": list(self._opened.notes),
+            "pid": os.getpid(),
+        }
+        self._channel.send(_OPEN, {"result": result})
+        self._loop.run()
+
+    # ---- requests
+
+    def _frame(self, frame: Frame) -> None:
+        body = frame.body
+        if body is None:
+            self._fail(frame.number, "too_large", "the request is larger than a frame may be")
+            return
+        try:
+            self._requests[body["method"]](frame.number, body["params"])
+        except Exception as error:  # noqa: BLE001  a fault in one request must not end the others
+            traceback.print_exc()
+            self._fail(frame.number, "failed", f"{type(error).__name__}: {error}")
+
+    def _answer(self, number: int, result: dict[str, Any]) -> None:
+        self._channel.send(number, {"result": result})
+
+    def _fail(self, number: int, status: str, message: str) -> None:
+        self._channel.send(number, {"error": {"status": status, "message": message}})
+
+    def _run(self, number: int, params: dict[str, Any]) -> None:
+        order = CommandOrder.from_json(params)
+        if order.call_id in self._commands:
+            self._fail(number, "conflict", f"the call {order.call_id} is running already")
+            return
+        if self._closing is not None:
+            self._fail(number, "cancelled", "the checkout is being closed")
+            return
+
+        def done(command: Command, result: dict[str, Any]) -> None:
+            del self._commands[command.order.call_id]
+            self._answer(number, result)
+            if self._closing is not None and not self._commands:
+                self._closing()
+
+        command = Command(
+            self._loop,
+            order,
+            confine=lambda when_ended: self._confine(order, when_ended),
+            when_done=done,
+            send_output=(lambda data: self._send_output(number, data)) if order.streamed else None,
+            grace_s=_DEFAULT_GRACE_S,
+        )
+        self._commands[order.call_id] = command
+        command.start()
+
+    def _send_output(self, number: int, data: bytes) -> None:
+        # A viewer that doesn't keep up loses some of it; the result has head and tail all the same.
+        if not self._channel.slow:
+            self._channel.send(number, {"output": base64.b64encode(data).decode("ascii")})
+
+    def _confine(self, order: CommandOrder, when_ended: WhenEnded) -> Confined:
+        plan = self._plan
+        folder = os.path.join(self._opened.root, order.cwd) if order.cwd else self._opened.root
+        environment = {**plan.environment, **order.environment, "PWD": folder}
+        if plan.sandbox != "bubblewrap":
+            return PlainProcesses(
+                self._loop,
+                PlainOrder(
+                    argv=order.argv,
+                    folder=folder,
+                    environment=environment,
+                    limits=plan.limits,
+                    cpu_seconds=cpu_seconds(order),
+                    tree=str(self._opened.storage.merged),
+                    root=self._opened.root,
+                    bound=self._opened.bound,
+                ),
+                when_ended,
+            )
+        options = [*plan.sandbox_options, *(plan.online_options if order.network else plan.offline_options)]
+        options += ["--chdir", folder, "--clearenv"]
+        for name, value in environment.items():
+            options += ["--setenv", name, value]
+        return Jail(
+            self._loop,
+            JailOrder(
+                program=plan.bubblewrap,
+                options=tuple(options),
+                argv=order.argv,
+                seccomp=self._seccomp,
+                limits=plan.limits,
+                cpu_seconds=cpu_seconds(order),
+                cgroup=plan.cgroup,
+                name=f"{os.getpid()}-{next(self._numbers)}",
+            ),
+            when_ended,
+        )
+
+    def _call(self, number: int, params: dict[str, Any]) -> None:
+        job = Job(
+            number, params["operation"], params["arguments"], lambda body: self._channel.send(number, body)
+        )
+        self._workers.submit(job)
+
+    def _cancel_call(self, number: int, params: dict[str, Any]) -> None:
+        self._answer(number, {"cancelled": self._workers.cancel(params["number"])})
+
+    def _stop(self, number: int, params: dict[str, Any]) -> None:
+        wanted = params["call_id"]
+        commands = [c for c in self._commands.values() if wanted is None or c.order.call_id == wanted]
+        stopped: list[dict[str, Any]] = []
+
+        def tell(report: dict[str, Any]) -> None:
+            stopped.append(report)
+            if len(stopped) == len(commands):
+                self._answer(number, {"stopped": stopped})
+
+        if not commands:
+            self._answer(number, {"stopped": []})
+        for command in commands:
+            command.stop(grace_s=params["grace_ms"] / 1000, tell=tell)
+
+    # ---- the end
+
+    def _close(self, number: int, params: dict[str, Any]) -> None:
+        def close() -> None:
+            self._closing = None
+            self._workers.close()
+            try:
+                problems = close_checkout(self._opened, keep=params["keep"])
+                self._answer(number, {"problems": problems})
+            finally:
+                self._channel.close_when_sent()
+
+        self._closing = close
+        for command in list(self._commands.values()):
+            command.stop(grace_s=self._plan.limits.close_grace_ms / 1000, tell=lambda report: None)
+        if not self._commands:
+            close()
+
+    def _node_gone(self) -> None:
+        """The node closed its end or died: nothing may go on. Children die with this process."""
+        self._loop.stop()
+
+
+def adopt(parent: int) -> None:
+    """What a freshly forked keeper does first: own session, and death with the zygote."""
+    os.setsid()
+    _syscalls.die_with_parent(signal.SIGKILL, parent=parent)

@@ -1,0 +1,146 @@
+"""The zygote: forks a keeper for every checkout that the node asks for, and outlives none of its reasons to live.
+
+It adopts the orphans of its keepers. A child that isn't a keeper is what a dead keeper left behind in a moment
+before the kernel's parent-death signal was set, so it is killed; nothing can slip through between the two.
+"""
+
+from __future__ import annotations
+
+import array
+import gc
+import json
+import os
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from remit.workspaces.keeper import _cgroups, _processes, _syscalls
+from remit.workspaces.keeper._loop import Loop
+from remit.workspaces.keeper._plan import CheckoutPlan
+from remit.workspaces.keeper._probing import probe
+from remit.workspaces.keeper._session import adopt, keep
+from remit.workspaces.keeper._workers import Operation, close_all_but
+
+MAX_ORDER_BYTES: Final = 1_048_576
+_SWEEP_AGAIN_S: Final = 0.005
+_LAST_SWEEPS: Final = 400
+
+
+class Zygote:
+    """Listens for orders: one datagram each, with the keeper's socket beside it."""
+
+    def __init__(self, control: socket.socket, operations: Mapping[str, Operation]) -> None:
+        self._control = control
+        self._operations = operations
+        self._loop = Loop()
+        self._keepers: dict[int, int] = {}
+        """Process id of each keeper, and the handle that tells of its end."""
+        self._alive = True
+
+    def run(self, node: int) -> None:
+        """Serves until the node closes its end or dies; then ends everything below."""
+        _syscalls.become_subreaper()
+        try:
+            # Not the parent-death signal: it comes when the *thread* that started us ends. This comes when the
+            # process does, also where some other child of the node still holds the socket.
+            self._loop.watch(os.pidfd_open(node), readable=self._loop.stop)
+        except OSError:
+            return
+        if os.getppid() != node:
+            return
+        self._loop.watch(self._control.fileno(), readable=self._read)
+        gc.freeze()  # what is here now is shared with every keeper; a collection would only copy it
+        self._loop.run()
+        if self._alive:
+            self._end_everything()
+
+    def _read(self) -> None:
+        size = array.array("i").itemsize
+        try:
+            data, attached, _, _ = self._control.recvmsg(
+                MAX_ORDER_BYTES, socket.CMSG_SPACE(size), socket.MSG_CMSG_CLOEXEC
+            )
+        except OSError:
+            data, attached = b"", []
+        if not data:
+            self._loop.stop()
+            return
+        handles = array.array("i")
+        for level, kind, payload in attached:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                handles.frombytes(payload[: len(payload) - len(payload) % size])
+        if len(handles) == 1:
+            with socket.socket(fileno=handles[0]) as link:
+                self._fork(link, data)
+
+    def _fork(self, link: socket.socket, order: bytes) -> None:
+        zygote = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError:
+            return  # the node sees its end of the socket close
+        if pid == 0:
+            self._alive = False
+            self._become_keeper(link, order, zygote=zygote)
+        handle = os.pidfd_open(pid)
+        self._keepers[pid] = handle
+        self._loop.watch(handle, readable=lambda: self._keeper_ended(pid))
+
+    def _become_keeper(self, link: socket.socket, order: bytes, *, zygote: int) -> None:
+        code = 1
+        try:
+            adopt(zygote)
+            close_all_but({0, 1, 2, link.fileno()})
+            wanted = json.loads(order)
+            if "probe" in wanted:
+                probe(link, wanted["probe"])
+            else:
+                keep(link, CheckoutPlan.from_json(wanted["open"]), self._operations, zygote=zygote)
+            code = 0
+        except BaseException:  # noqa: BLE001  whatever it is: the zygote's own code must not run on here
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+
+    def _keeper_ended(self, pid: int) -> None:
+        handle = self._keepers.pop(pid)
+        self._loop.unwatch(handle)
+        os.close(handle)
+        os.waitpid(pid, 0)
+        self._sweep()
+
+    def _sweep(self) -> None:
+        strangers = self._kill_strangers()
+        if strangers:
+            self._loop.after(_SWEEP_AGAIN_S, self._sweep)
+
+    def _kill_strangers(self) -> int:
+        strangers = [pid for pid in _processes.children_of(os.getpid()) if pid not in self._keepers]
+        for pid in strangers:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        return len(strangers)
+
+    def _end_everything(self) -> None:
+        for pid in list(self._keepers):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._keepers.clear()
+        for _ in range(_LAST_SWEEPS):
+            if not self._kill_strangers():
+                break
+            time.sleep(_SWEEP_AGAIN_S)
+        _cgroups.remove_pids_folder(os.getpid())
+
+
+def hello(control: socket.socket, answer: dict[str, Any]) -> None:
+    """The first word of the zygote: what this machine allows."""
+    control.send(json.dumps(answer).encode())
