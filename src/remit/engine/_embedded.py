@@ -1,0 +1,75 @@
+"""Dispatch within the host's own process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from types import TracebackType
+
+from remit.errors import MisuseError, NotFound, OwnershipError, RemitError
+from remit.runs import RunContext, RunControl, RunStore, StoredRun, Supervisor
+
+_log = logging.getLogger(__name__)
+
+ContextMaker = Callable[[StoredRun, RunControl], RunContext]
+
+
+class EmbeddedEngine:
+    """Claims runs for this host's epoch and drives each to its terminal, in tasks of its own.
+
+    As many runs as wait may be started; how many go on at once is bounded by the places in their context.
+    """
+
+    def __init__(self, store: RunStore, *, epoch: str, make_context: ContextMaker) -> None:
+        self._store = store
+        self._epoch = epoch
+        self._make_context = make_context
+        self._controls: dict[str, RunControl] = {}
+        self._group: asyncio.TaskGroup | None = None
+
+    async def __aenter__(self) -> EmbeddedEngine:
+        self._group = await asyncio.TaskGroup().__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        group, self._group = self._group, None
+        if group is not None:
+            await group.__aexit__(kind, error, trace)
+
+    def start(self, run_id: str) -> RunControl:
+        """Take up an admitted run; joins the one that is going on. Never waits."""
+        control = self._controls.get(run_id)
+        if control is None:
+            if self._group is None:
+                raise MisuseError("the host is closed")
+            control = self._controls[run_id] = RunControl()
+            self._group.create_task(self._drive(run_id, control), name=f"drive {run_id}")
+        return control
+
+    def find_control(self, run_id: str) -> RunControl | None:
+        """The control of a run that this host drives now; None when it doesn't."""
+        return self._controls.get(run_id)
+
+    @property
+    def running(self) -> tuple[str, ...]:
+        """The ids of the runs that this host drives now."""
+        return tuple(self._controls)
+
+    async def _drive(self, run_id: str, control: RunControl) -> None:
+        try:
+            stored = await self._store.claim(self._epoch, run_id=run_id)
+            if stored is None:
+                raise NotFound(f"run {run_id} can't be taken up by this host", run_id=run_id)
+            await Supervisor(self._make_context(stored, control)).drive()
+        except OwnershipError:
+            _log.warning("run %s: another host owns it now", run_id)
+        except RemitError as error:
+            _log.exception("run %s: its end couldn't be stored", run_id)
+            control.fail(error)
+        finally:
+            del self._controls[run_id]
+            if not control.ended.is_set():
+                control.fail(OwnershipError("another host owns this run now", run_id=run_id))

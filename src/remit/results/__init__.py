@@ -1,0 +1,7 @@
+"""What came of it: the terminal, the patch, the receipt."""
+
+from remit.results._patch import patch_artifact, summarise_snapshot
+from remit.results._receipt import write_receipt
+from remit.results._terminal import exit_code, final_terminal
+
+__all__ = ["exit_code", "final_terminal", "patch_artifact", "summarise_snapshot", "write_receipt"]

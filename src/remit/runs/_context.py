@@ -1,0 +1,66 @@
+"""What a run is given to work with. Chosen once, in the composition root."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from remit.admission import Binding
+from remit.contract import StageKind
+from remit.models import ModelPool
+from remit.nodes import NodeLink
+from remit.primitives import Clock, Ids
+from remit.runs._control import RunControl
+from remit.runs._feed import Feed
+from remit.runs._ports import RunStore, StoredRun
+from remit.usage import PriceBook
+from remit.work import WorkRegistry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTimes:
+    """How long the parts of an end may take."""
+
+    link_grace_ms: int = 30_000
+    """How long a lost link is waited for; 0 for the embedded node of one run."""
+    cancel_grace_ms: int = 2_000
+    """Between TERM and KILL."""
+    acknowledge_ms: int = 30_000
+    """How long a run waits for an acknowledgement that was asked for."""
+    drain_slack_ms: int = 15_000
+    """Beyond the link's grace, for what is still running when the end is decided."""
+
+
+class Places(Protocol):
+    """A bounded number of places, given out in the order in which they were asked for."""
+
+    async def acquire(self) -> object:
+        """Wait for one. Cancellation: none was taken."""
+        ...
+
+    def release(self) -> None:
+        """Give it back."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContext:
+    """One run's surroundings."""
+
+    stored: StoredRun
+    """As it was claimed; its generation fences every write."""
+    binding: Binding
+    pools: Mapping[StageKind, ModelPool]
+    store: RunStore
+    link: NodeLink | None
+    """None for a run without workspace."""
+    registry: WorkRegistry
+    feed: Feed
+    prices: PriceBook
+    clock: Clock
+    ids: Ids
+    control: RunControl
+    places: Places
+    """Bounds how many runs go on at once; a queued run waits for one."""
+    times: RunTimes = field(default_factory=RunTimes)

@@ -1,0 +1,109 @@
+"""What can be done to a run from outside while it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from remit.contract import RunView
+from remit.errors import InternalError, RemitError
+
+CancelBy = Literal["caller", "operator", "client_disconnected", "deadline", "drain"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelAsked:
+    """The first cancel that a run was asked for; later ones join it."""
+
+    by: CancelBy
+    reason: str | None
+    at: datetime
+    at_monotonic: float
+
+
+class RunControl:
+    """The handle by which a run is stopped, answered and waited for.
+
+    A cancel counts until the run is committed: from its delivery intent on (where none is due: from its decision
+    on) it changes nothing.
+    """
+
+    def __init__(self) -> None:
+        self.asked: CancelAsked | None = None
+        self.committed = False
+        self.ended = asyncio.Event()
+        self.final: RunView | None = None
+        """The run as it ended; set before `ended`."""
+        self.error: RemitError | None = None
+        """Why this host can't tell how the run ended."""
+        self.acknowledged: asyncio.Future[bool] | None = None
+        """Set while the run waits for an acknowledgement."""
+        self.messages: list[str] = []
+        """Texts of the caller that are to be read before the next round."""
+        self._stop: Callable[[CancelAsked], None] | None = None
+        self._was_asked = asyncio.Event()
+
+    def on_cancel(self, stop: Callable[[CancelAsked], None]) -> None:
+        """Whom to tell; told at once when a cancel is already there."""
+        self._stop = stop
+        if self.asked is not None:
+            stop(self.asked)
+
+    def ask(self, asked: CancelAsked) -> bool:
+        """Ask for a cancel, without waiting. False: it changes nothing (ended, committed, or asked before)."""
+        if self.committed or self.ended.is_set() or self.asked is not None:
+            return False
+        self.asked = asked
+        self._was_asked.set()
+        if self._stop is not None:
+            self._stop(asked)
+        return True
+
+    async def wait_asked(self) -> CancelAsked:
+        """The cancel, once there is one. Cancellation: the wait just ends."""
+        await self._was_asked.wait()
+        if self.asked is None:
+            raise InternalError("a cancel was announced that nobody asked for")
+        return self.asked
+
+    def commit(self) -> bool:
+        """From here on a cancel changes nothing. False: a cancel was there first."""
+        if self.asked is not None:
+            return False
+        self.committed = True
+        return True
+
+    def acknowledge(self, accepted: bool) -> bool:
+        """Answer a `finalizing` run that asked for it. False: none is waiting."""
+        waiting = self.acknowledged
+        if waiting is None or waiting.done():
+            return False
+        waiting.set_result(accepted)
+        return True
+
+    def end(self, view: RunView) -> None:
+        """The terminal is durable."""
+        self.final = view
+        self.ended.set()
+
+    def fail(self, error: RemitError) -> None:
+        """This host doesn't drive the run any more, and the run hasn't ended."""
+        if not self.ended.is_set():
+            self.error = error
+            self.ended.set()
+
+    async def wait(self) -> RunView:
+        """The run as it ended.
+
+        Raises:
+            RemitError: This host lost the run, or couldn't store its end.
+
+        Cancellation: the wait just ends; the run goes on.
+        """
+        await self.ended.wait()
+        if self.final is None:
+            raise self.error or InternalError("a run ended without an end")
+        return self.final

@@ -1,0 +1,167 @@
+"""From a passed review to a delivered result.
+
+    leftovers ended, content still what was reviewed ─> checks ─> acknowledgement ─> delivery intent ─> delivery
+
+The recorded intent is the commit point: before it a cancel or a deadline ends the run, after it neither
+changes anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from remit.contract import (
+    CheckCompleted,
+    ChecksRequest,
+    Delivered,
+    Delivery,
+    DeliveryCompleted,
+    DeliveryIntended,
+    DeliveryMode,
+    RunFinalizing,
+    Snapshot,
+    Terminal,
+    WorkKind,
+)
+from remit.errors import NodeError
+from remit.events import NewEvent
+from remit.nodes import NodeLink
+from remit.results import patch_artifact, summarise_snapshot
+from remit.runs._context import RunContext
+from remit.runs._endings import Decision, Ended
+from remit.runs._journal import RunJournal
+from remit.runs._tools import RunTools
+from remit.runs._work import RunWork
+
+
+class VoidPass(Exception):  # noqa: N818 - an expected turn of events
+    """The content isn't what the review passed: the review has to be asked again."""
+
+
+class BrokenChecks(Exception):  # noqa: N818 - an expected turn of events
+    """A check is worse than on the base; `feedback` tells the work stage which and how."""
+
+    def __init__(self, feedback: str) -> None:
+        super().__init__(feedback)
+        self.feedback = feedback
+
+
+class Finalizer:
+    """Takes one finished piece of work through gate and delivery."""
+
+    def __init__(
+        self, context: RunContext, journal: RunJournal, work: RunWork, tools: RunTools, link: NodeLink
+    ) -> None:
+        self._context = context
+        self._journal = journal
+        self._work = work
+        self._tools = tools
+        self._link = link
+
+    async def approve(self, *, content_hash: str | None, remaining_ms: int) -> Snapshot:
+        """Gate and handshake; what comes back may be delivered.
+
+        Args:
+            content_hash: What the review passed; None in profile `direct`.
+            remaining_ms: What is left of the request's time.
+
+        Raises:
+            VoidPass: The content has changed since the review.
+            BrokenChecks: A check is worse than before.
+            Ended: Delivery was refused.
+        """
+        snapshot = await self._tools.snapshot(end_leftovers=True)
+        finalizing = RunFinalizing(content_hash=snapshot.content_hash, leftovers=snapshot.leftovers)
+        await self._journal.append(NewEvent(type="run.finalizing", payload=finalizing))
+        if content_hash is not None and snapshot.content_hash != content_hash:
+            raise VoidPass
+        await self._check(remaining_ms)
+        await self._handshake()
+        self._refuse_protected(snapshot)
+        return snapshot
+
+    async def _check(self, remaining_ms: int) -> None:
+        request = ChecksRequest(
+            run_id=self._journal.view.id,
+            generation=self._context.stored.generation,
+            remaining_ms=max(1, remaining_ms),
+        )
+        with self._work.item(WorkKind.NODE_CALL, "checks", name="checks"):
+            done = await self._link.checks(request)
+        if done.checks:
+            await self._journal.append(
+                *(
+                    NewEvent(type="check.completed", payload=CheckCompleted(check=check))
+                    for check in done.checks
+                )
+            )
+        if any(check.gate == "worse" for check in done.checks):
+            raise BrokenChecks("\n\n".join(done.broken))
+
+    async def _handshake(self) -> None:
+        if self._context.stored.request.acknowledge != "required":
+            return
+        control = self._context.control
+        control.acknowledged = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(self._context.times.acknowledge_ms / 1000):
+                accepted = await control.acknowledged
+        except TimeoutError:
+            accepted = False
+        finally:
+            control.acknowledged = None
+        if not accepted:
+            raise Ended(Terminal.of("workspace", "delivery_refused"))
+
+    def _refuse_protected(self, snapshot: Snapshot) -> None:
+        if snapshot.frozen:
+            raise Ended(Terminal.of("workspace", "delivery_refused"))
+        allowed = self._context.stored.request.allow_protected
+        if snapshot.protected and self.mode == "apply" and not allowed:
+            raise Ended(Terminal.of("workspace", "delivery_refused"))
+
+    # ---- delivery
+
+    @property
+    def mode(self) -> DeliveryMode:
+        """How this run delivers."""
+        asked = self._context.stored.request.delivery
+        return asked.mode if asked is not None else self._context.binding.delivery
+
+    async def deliver(self, snapshot: Snapshot, *, output: str) -> Decision:
+        """Record the intent and deliver. The caller has committed the run's control.
+
+        Cancellation: none; the caller shields it.
+        """
+        summary = summarise_snapshot(snapshot, reviewed=self._journal.view.profile == "reviewed")
+        if not snapshot.files:
+            return await self._done(Delivery(mode=self.mode, status="skipped"), output=output)
+        await self._journal.append(
+            NewEvent(type="delivery.intent", payload=DeliveryIntended(mode=self.mode, patch=summary)),
+            artifacts=[patch_artifact(snapshot)],
+        )
+        if self.mode != "apply":
+            return await self._done(Delivery(mode=self.mode, status="delivered"), output=output)
+        request = self._context.stored.request
+        delivered = await self._tools.deliver(
+            snapshot, allow_protected=request.allow_protected, unreviewed=request.unreviewed
+        )
+        return await self._applied(delivered, output)
+
+    async def _applied(self, delivered: Delivered, output: str) -> Decision:
+        status = "skipped" if delivered.refused else delivered.status
+        decision = await self._done(
+            Delivery(mode="apply", status=status), output=output, paths=delivered.paths
+        )
+        if delivered.refused:
+            return Decision(terminal=Terminal.of("workspace", "delivery_refused"), output=output)
+        if delivered.status == "conflict":
+            return Decision(terminal=Terminal.of("workspace", "delivery_conflict"), output=output)
+        if delivered.status not in ("delivered", "skipped"):
+            raise NodeError(f"the node answered {delivered.status} to an apply", reason="unavailable")
+        return decision
+
+    async def _done(self, delivery: Delivery, *, output: str, paths: tuple[str, ...] = ()) -> Decision:
+        payload = DeliveryCompleted(delivery=delivery, paths=paths)
+        await self._journal.append(NewEvent(type="delivery.completed", payload=payload))
+        return Decision(terminal=Terminal.completed(), output=output)

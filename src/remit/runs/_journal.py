@@ -1,0 +1,60 @@
+"""A run's own pen: every fact goes through here, under the run's generation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from remit.contract import RunView
+from remit.events import Artifact, Ephemeral, NewEvent, TranscriptEntry
+from remit.runs._feed import Feed
+from remit.runs._ports import RunStore, StoredRun
+from remit.runs._projection import fold_payload
+
+
+class RunJournal:
+    """Writes the log of one run, and knows the row that it folds to.
+
+    Raises from every append: what the store raises; `StaleGeneration` means that somebody else owns the run and
+    the caller must stop without writing more.
+    """
+
+    def __init__(self, store: RunStore, stored: StoredRun, feed: Feed) -> None:
+        self._store = store
+        self._generation = stored.generation
+        self._tenant = stored.tenant
+        self._feed = feed
+        self.view = stored.view
+        """The run's row after the last stored fact."""
+
+    async def append(
+        self,
+        *events: NewEvent,
+        transcript: Sequence[TranscriptEntry] = (),
+        artifacts: Sequence[Artifact] = (),
+    ) -> None:
+        """Store facts; returns once they are durable."""
+        await self._store.append(
+            self.view.id,
+            self._generation,
+            events,
+            transcript=transcript,
+            artifacts=artifacts,
+            tenant=self._tenant,
+        )
+        self._fold(events)
+
+    async def finish(self, *events: NewEvent, artifacts: Sequence[Artifact] = ()) -> None:
+        """Store the last facts; the last one is the terminal."""
+        await self._store.finish(
+            self.view.id, self._generation, events, artifacts=artifacts, tenant=self._tenant
+        )
+        self._fold(events)
+        self._feed.close(self.view.id)
+
+    def emit(self, ephemeral: Ephemeral) -> None:
+        """Show something to viewers; never waits."""
+        self._feed.publish(self.view, ephemeral)
+
+    def _fold(self, events: Sequence[NewEvent]) -> None:
+        for event in events:
+            self.view = fold_payload(self.view, event.payload)

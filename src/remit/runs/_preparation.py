@@ -1,0 +1,89 @@
+"""What happens before the clock starts: providers loaded, base pinned, brief made.
+
+The run is `queued` meanwhile. Nothing here opens a checkout, owes a clean-up, or asks a model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from remit.contract import Prepared, PrepareRequest, Terminal, WorkKind
+from remit.errors import NodeError, OwnershipError, RemitError
+from remit.models import ModelPool
+from remit.runs._context import RunContext
+from remit.runs._deadlines import queue_terminal
+from remit.runs._endings import Ended
+from remit.runs._journal import RunJournal
+from remit.runs._work import RunWork
+
+_Value = TypeVar("_Value")
+
+
+async def prepare_run(context: RunContext, journal: RunJournal, work: RunWork) -> Prepared | None:
+    """Make everything ready; None for a run without workspace.
+
+    Raises:
+        Ended: It couldn't be made ready (`failed/workspace`), or the queue's time ran out.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            for pool in _distinct(context):
+                group.create_task(pool.prepare())
+            node = group.create_task(_prepare_node(context, journal, work))
+    except* OwnershipError as errors:
+        raise errors.exceptions[0] from None
+    except* NodeError as errors:
+        raise Ended(Terminal.of("workspace", _reason(errors.exceptions[0]))) from None
+    except* (RemitError, ImportError):
+        raise Ended(Terminal.of("workspace", "unavailable")) from None
+    return node.result()
+
+
+async def within_queue_time(
+    work: Coroutine[Any, Any, _Value], context: RunContext, journal: RunJournal
+) -> _Value:
+    """Do the work within what `max_queue_ms` leaves.
+
+    Raises:
+        Ended: `failed/budget`, code `queue`.
+    """
+    limit_ms = journal.view.limits.max_queue_ms
+    if limit_ms is None:
+        return await work
+    waited_s = (context.clock.now() - journal.view.created_at).total_seconds()
+    try:
+        async with asyncio.timeout(limit_ms / 1000 - waited_s) as scope:
+            return await work
+    except TimeoutError:
+        if scope.expired():
+            raise Ended(queue_terminal(limit_ms)) from None
+        raise
+
+
+def _distinct(context: RunContext) -> list[ModelPool]:
+    return list({id(pool): pool for pool in context.pools.values()}.values())
+
+
+def _reason(error: BaseException) -> str:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]  # pyright: ignore[reportUnknownVariableType,reportUnknownMemberType]
+    return error.reason if isinstance(error, NodeError) else "unavailable"
+
+
+async def _prepare_node(context: RunContext, journal: RunJournal, work: RunWork) -> Prepared | None:
+    view = journal.view
+    if context.link is None or view.workspace is None:
+        return None
+    asked = context.stored.request.workspace
+    request = PrepareRequest(
+        run_id=view.id,
+        generation=context.stored.generation,
+        workspace_ref=view.workspace.ref,
+        base=asked.base if asked else None,
+        subdir=(asked.subdir if asked else None) or "",
+        isolation="in_place" if context.stored.request.in_place else None,
+    )
+    with work.item(WorkKind.NODE_CALL, "prepare", name="prepare"):
+        return await context.link.prepare(request)

@@ -1,0 +1,205 @@
+"""The last part of a run: what is left is stopped, the bill is read, the terminal is written.
+
+run.settling (the decision) ─> processes, checkout, residencies ─> usage ─> terminal, in one transaction
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from remit.contract import (
+    AbandonedWork,
+    CancelReceipt,
+    PatchSummary,
+    RunEnded,
+    RunSettling,
+    RunStatus,
+    RunView,
+    Snapshot,
+    StageFailed,
+    UsageCause,
+    UsageUpdated,
+)
+from remit.errors import NodeError, StorageError
+from remit.events import Artifact, NewEvent, terminal_type
+from remit.results import final_terminal, patch_artifact, summarise_snapshot, write_receipt
+from remit.runs._context import RunContext
+from remit.runs._endings import Decision
+from remit.runs._journal import RunJournal
+from remit.runs._states import Trigger, next_status
+from remit.runs._tools import RunTools
+from remit.runs._work import RunWork
+from remit.usage import Bill, LedgerRow, strict_causes, summarise
+
+_TRIGGERS = {
+    "completed": Trigger.COMPLETE,
+    "failed": Trigger.FAIL,
+    "cancelled": Trigger.CANCEL,
+    "indeterminate": Trigger.LOSE,
+}
+
+
+class Settlement:
+    """Takes one run from its decision to its terminal. Nothing cancels it; it bounds its own time."""
+
+    def __init__(
+        self, context: RunContext, journal: RunJournal, work: RunWork, tools: RunTools | None
+    ) -> None:
+        self._context = context
+        self._journal = journal
+        self._work = work
+        self._tools = tools
+        self._patch: PatchSummary | None = None
+        self._artifacts: list[Artifact] = []
+        self._abandoned: list[AbandonedWork] = []
+
+    async def settle(self, decision: Decision, *, stage_id: str | None) -> RunView:
+        """Write the decision, drain, read the bill, write the terminal.
+
+        Args:
+            decision: How the run ends.
+            stage_id: The stage that was cut off by a cancel; None when none was.
+
+        Returns:
+            The run as it ended.
+        """
+        await self._decide(decision, stage_id)
+        await self._drain(decision)
+        bill, causes = await self._bill()
+        terminal = final_terminal(
+            decision.terminal,
+            causes,
+            abandoned=bool(self._abandoned),
+            usage_required=self._context.stored.request.usage == "required",
+        )
+        view = self._final_view(decision, terminal, bill)
+        updated = UsageUpdated(
+            usage=bill.usage,
+            cost_usd=bill.cost_usd,
+            estimated_max_cost_usd=bill.estimated_max_cost_usd,
+        )
+        await self._journal.finish(
+            NewEvent(type="usage.updated", payload=updated, work_id=self._work.root_id),
+            NewEvent(
+                type=terminal_type(terminal.kind), payload=RunEnded(run=view), work_id=self._work.root_id
+            ),
+            artifacts=self._artifacts,
+        )
+        return view
+
+    # ---- the decision
+
+    async def _decide(self, decision: Decision, stage_id: str | None) -> None:
+        end = decision.terminal
+        settling = RunSettling(
+            kind=end.kind,
+            class_=end.class_,
+            code=end.code,
+            stage=end.stage,
+            limit=end.limit,
+            output=decision.output,
+        )
+        events: list[NewEvent] = []
+        if stage_id is not None and end.class_ is not None and end.code is not None:
+            failed = StageFailed(stage_id=stage_id, class_=end.class_, code=end.code)
+            events.append(NewEvent(type="stage.failed", payload=failed, work_id=self._work.id_of(stage_id)))
+        events.append(NewEvent(type="run.settling", payload=settling, work_id=self._work.root_id))
+        await self._journal.append(*events)
+
+    # ---- what is still there
+
+    async def _drain(self, decision: Decision) -> None:
+        times = self._context.times
+        bound_s = (times.link_grace_ms + times.drain_slack_ms) / 1000
+        try:
+            async with asyncio.timeout(bound_s):
+                await self._close_checkout(decision)
+                await self._work.registry.wait_children_closed(self._work.session_id, self._work.root_id)
+        except TimeoutError:
+            self._abandon_open_work()
+
+    def _abandon_open_work(self) -> None:
+        for item in self._work.registry.open_items(self._work.session_id, self._work.root_id):
+            if item.work_id == self._work.root_id:
+                continue
+            named = AbandonedWork(work_id=item.work_id, kind=item.kind.value, label=item.label)
+            self._abandoned.append(named)
+            self._work.registry.finish(self._work.session_id, item.work_id, "abandoned")
+
+    async def _close_checkout(self, decision: Decision) -> None:
+        """End the run's processes, read its patch, close its checkout: owed when open was sent."""
+        tools = self._tools
+        if tools is None or not tools.open_sent:
+            return
+        completed = decision.terminal.kind == "completed"
+        try:
+            if not completed:
+                await tools.stop_all()
+                if tools.opened is not None:
+                    self._keep_patch(await tools.snapshot(end_leftovers=True))
+            await tools.cleanup(keep=self._keeps(completed))
+        except NodeError as error:
+            named = AbandonedWork(
+                work_id=self._work.id_of("checkout"), kind="node_call", label=f"checkout: {error.message}"
+            )
+            self._abandoned.append(named)
+
+    def _keeps(self, completed: bool) -> bool:
+        match self._context.stored.request.preserve or self._context.binding.preserve:
+            case "always":
+                return True
+            case "never":
+                return False
+            case _:
+                return not completed
+
+    def _keep_patch(self, snapshot: Snapshot) -> None:
+        reviewed = self._journal.view.patch
+        if reviewed is not None and reviewed.sha256 == snapshot.patch_sha256:
+            return
+        self._patch = summarise_snapshot(snapshot, reviewed=False)
+        self._artifacts.append(patch_artifact(snapshot))
+
+    # ---- the bill
+
+    async def _bill(self) -> tuple[Bill, tuple[UsageCause, ...]]:
+        """The bill, and why it isn't complete in the strict view."""
+        view, tenant = self._journal.view, self._context.stored.tenant
+        try:
+            attempts = await self._context.store.read_attempts(view.id, tenant=tenant)
+        except StorageError:
+            return summarise([], readable=False), strict_causes([], readable=False)
+        rows = [LedgerRow.of(view.id, row.started, row.ended) for row in attempts]
+        return summarise(rows), strict_causes(rows)
+
+    # ---- the terminal
+
+    def _final_view(self, decision: Decision, terminal: Terminal, bill: Bill) -> RunView:
+        view = self._journal.view
+        status = next_status(RunStatus.SETTLING, _TRIGGERS[terminal.kind])
+        return view.model_copy(
+            update={
+                "status": status,
+                "ended_at": self._context.clock.now(),
+                "terminal": terminal,
+                "output": decision.output,
+                "patch": self._patch or view.patch,
+                "usage": bill.usage,
+                "cost_usd": bill.cost_usd,
+                "estimated_max_cost_usd": bill.estimated_max_cost_usd,
+                "cancel": self._receipt(),
+                "abandoned": tuple(self._abandoned),
+            }
+        )
+
+    def _receipt(self) -> CancelReceipt | None:
+        asked = self._context.control.asked
+        if asked is None:
+            return None
+        return write_receipt(
+            self._work.closed(),
+            requested_at=asked.at,
+            by=asked.by,
+            reason=asked.reason,
+            complete=not self._abandoned,
+        )

@@ -1,0 +1,162 @@
+"""Owns one run from its claim to its terminal. The only writer of its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from remit.contract import CancelRequested, Prepared, RunView, Terminal
+from remit.errors import OwnershipError, StorageError
+from remit.events import NewEvent
+from remit.runs._context import RunContext
+from remit.runs._control import CancelAsked
+from remit.runs._endings import Decision, classify_error
+from remit.runs._journal import RunJournal
+from remit.runs._pipeline import Pipeline
+from remit.runs._preparation import prepare_run, within_queue_time
+from remit.runs._settlement import Settlement
+from remit.runs._tools import RunTools
+from remit.runs._work import RunWork
+from remit.usage import Budget
+
+_log = logging.getLogger(__name__)
+
+
+class Supervisor:
+    """Drives one run.
+
+    What it guarantees: exactly one terminal, written last, also when the cause is a fault of our own; nothing of
+    the run goes on after it.
+    """
+
+    def __init__(self, context: RunContext) -> None:
+        view = context.stored.view
+        self._context = context
+        self._journal = RunJournal(context.store, context.stored, context.feed)
+        self._work = RunWork(context.registry, session_id=view.session_id, run_id=view.id)
+        self._tools = (
+            RunTools(context, self._journal, self._work, context.link)
+            if context.link is not None and view.workspace is not None
+            else None
+        )
+        self._pipeline: Pipeline | None = None
+        self._live: asyncio.Task[Decision | OwnershipError] | None = None
+        self._placed = False
+
+    async def drive(self) -> RunView:
+        """Take the run to its end; returns once the terminal is durable.
+
+        Raises:
+            OwnershipError: Somebody else owns the run; nothing more was written.
+            StorageError: The end couldn't be stored; whoever starts next finds the run unfinished.
+        """
+        self._work.begin(self._stop_live)
+        self._context.control.on_cancel(lambda asked: self._work.cancel())
+        try:
+            decision = await self._decide()
+            self._context.control.committed = True
+            cut_off = self._cut_off_stage(decision)
+            settlement = Settlement(self._context, self._journal, self._work, self._tools)
+            view = await settlement.settle(decision, stage_id=cut_off)
+        finally:
+            self._work.end("closed")
+            if self._placed:
+                self._context.places.release()
+        self._context.control.end(view)
+        return view
+
+    def _stop_live(self) -> None:
+        """A cancel has reached the run: whatever its pipeline does is cut off."""
+        if self._live is not None and not self._context.control.committed:
+            self._live.cancel()
+
+    def _cut_off_stage(self, decision: Decision) -> str | None:
+        if decision.terminal.class_ != "cancelled" or self._pipeline is None:
+            return None
+        return self._pipeline.running_stage
+
+    # ---- while it goes on
+
+    async def _decide(self) -> Decision:
+        """The pipeline's decision, or the one that an error or a cancel leads to."""
+        async with asyncio.TaskGroup() as group:
+            announcer = group.create_task(self._announce_cancel(), name="announce cancel")
+            self._live = group.create_task(self._guarded(), name=f"run {self._journal.view.id}")
+            if self._context.control.asked is not None:
+                self._live.cancel()
+            decision = await self._live_result()
+            if self._context.control.asked is None:
+                announcer.cancel()
+        if isinstance(decision, OwnershipError):
+            raise decision
+        return decision
+
+    async def _live_result(self) -> Decision | OwnershipError:
+        assert self._live is not None  # noqa: S101 - set by the caller, for the type checker
+        try:
+            return await self._live
+        except asyncio.CancelledError:
+            if self._live.cancelled() and self._context.control.asked is not None:
+                return self._cancelled()  # cut off before its first step
+            raise
+
+    async def _guarded(self) -> Decision | OwnershipError:
+        """The pipeline; every error becomes a decision, but for a lost ownership."""
+        try:
+            return await self._run()
+        except OwnershipError as error:
+            return error
+        except asyncio.CancelledError as error:
+            if self._context.control.asked is not None:
+                return self._cancelled()
+            return Decision(terminal=classify_error(error, stage_id=self._stage_id))
+        except Exception as error:
+            if self._context.control.asked is not None and not self._context.control.committed:
+                return self._cancelled()  # a cancelled parent wins over any error from below
+            terminal = classify_error(error, stage_id=self._stage_id)
+            if terminal.class_ == "internal":
+                _log.exception("run %s: a fault of our own", self._journal.view.id)
+            return Decision(terminal=terminal)
+
+    async def _admitted(self) -> Prepared | None:
+        """Wait for a place, then make everything ready; the run is `queued` all the while."""
+        await self._context.places.acquire()
+        self._placed = True
+        return await prepare_run(self._context, self._journal, self._work)
+
+    async def _run(self) -> Decision:
+        prepared = await within_queue_time(self._admitted(), self._context, self._journal)
+        if self._tools is not None and prepared is not None:
+            self._tools.use_base(prepared)
+        self._pipeline = Pipeline(
+            self._context,
+            self._journal,
+            self._work,
+            tools=self._tools,
+            prepared=prepared,
+            budget=Budget.of(self._journal.view.limits),
+        )
+        return await self._pipeline.run()
+
+    @property
+    def _stage_id(self) -> str | None:
+        return self._pipeline.stage_id if self._pipeline else None
+
+    # ---- cancelling
+
+    def _cancelled(self) -> Decision:
+        asked = self._context.control.asked
+        code = asked.by if asked is not None else "caller"
+        return Decision(terminal=Terminal.of("cancelled", code, stage=self._stage_id))
+
+    async def _announce_cancel(self) -> None:
+        """Put the cancel on record while the work is being stopped."""
+        asked: CancelAsked = await self._context.control.wait_asked()
+        payload = CancelRequested(by=asked.by, reason=asked.reason, requested_at=asked.at)
+        event = NewEvent(type="run.cancel_requested", payload=payload, work_id=self._work.root_id)
+        try:
+            await self._journal.append(event)
+        except OwnershipError:
+            return  # the live side finds out by itself
+        except StorageError:
+            _log.warning("run %s: the cancel request couldn't be put on record", self._journal.view.id)

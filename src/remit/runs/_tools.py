@@ -1,0 +1,220 @@
+"""A run's hands: the checkout, and the tool calls in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from remit.contract import (
+    ArtifactRequest,
+    CancelRequest,
+    CheckoutOpened,
+    CleanedUp,
+    CleanupRequest,
+    Delivered,
+    DeliverRequest,
+    Opened,
+    OpenRequest,
+    Prepared,
+    Snapshot,
+    SnapshotRequest,
+    StoppedCall,
+    ToolRequest,
+    ToolResponse,
+    WorkKind,
+)
+from remit.errors import NodeError
+from remit.events import NewEvent
+from remit.nodes import NodeLink
+from remit.runs._context import RunContext
+from remit.runs._journal import RunJournal
+from remit.runs._shield import despite_cancel
+from remit.runs._work import RunWork
+from remit.stages import ToolUse
+
+
+class RunTools:
+    """Everything that a run asks of its node.
+
+    The checkout opens when it is first needed, once; cleanup is owed exactly when its open was sent.
+    """
+
+    def __init__(self, context: RunContext, journal: RunJournal, work: RunWork, link: NodeLink) -> None:
+        self._context = context
+        self._journal = journal
+        self._work = work
+        self._link = link
+        self._opening = asyncio.Lock()
+        self._prepared: Prepared | None = None
+        self.opened: Opened | None = None
+        self.open_sent = False
+        self.cleaned_up = False
+        self.remaining_s: Callable[[], float | None] = lambda: None
+        """What stage and run have left; set by the pipeline for each stage."""
+
+    def use_base(self, prepared: Prepared) -> None:
+        """The base that `open` starts from."""
+        self._prepared = prepared
+
+    # ---- the checkout
+
+    async def ensure_open(self) -> None:
+        """Open the checkout unless it is open.
+
+        Raises:
+            NodeError: It can't be opened.
+
+        Cancellation: the open was sent or not; `open_sent` tells, and the cleanup follows it.
+        """
+        async with self._opening:
+            if self.opened is None:
+                await self._open()
+
+    async def _open(self) -> None:
+        prepared = self._prepared
+        view = self._journal.view
+        if prepared is None or view.workspace is None:
+            raise NodeError("the workspace was never prepared", reason="unavailable")
+        request = OpenRequest(
+            run_id=view.id,
+            generation=self._context.stored.generation,
+            workspace_ref=view.workspace.ref,
+            base=prepared.base,
+            subdir=self._subdir,
+            isolation=prepared.isolation,
+            continues=view.continues,
+        )
+        with self._work.item(WorkKind.NODE_CALL, "open", name="open") as item:
+            await self._journal.append(item.registered())
+            self.open_sent = True
+            self.opened = await self._link.open(request)
+        await self._journal.append(
+            NewEvent(
+                type="checkout.opened",
+                payload=CheckoutOpened(
+                    checkout_id=self.opened.checkout_id,
+                    root=self.opened.root,
+                    isolation=self.opened.isolation,
+                    sandbox=self.opened.sandbox,
+                ),
+                work_id=item.work_id,
+            ),
+            item.finished(),
+        )
+
+    @property
+    def _subdir(self) -> str:
+        asked = self._context.stored.request.workspace
+        return (asked.subdir if asked else None) or ""
+
+    # ---- tool calls
+
+    async def call(self, use: ToolUse, *, max_shown_bytes: int) -> ToolResponse:
+        """Do one tool call.
+
+        Raises:
+            NodeError: The node is lost, or can't open the checkout.
+
+        Cancellation: the call is stopped on the node, down to its last process, before the cancel goes on.
+        """
+        await self.ensure_open()
+        limits = self._journal.view.limits
+        left = self.remaining_s()
+        request = ToolRequest(
+            run_id=self._journal.view.id,
+            generation=self._context.stored.generation,
+            stage_id=use.stage_id,
+            tool_call_id=use.tool_call_id,
+            name=use.name,
+            arguments=use.arguments,
+            timeout_ms=limits.tool_timeout_ms,
+            remaining_ms=limits.wall_clock_ms if left is None else max(1, int(left * 1000)),
+            max_shown_bytes=max_shown_bytes,
+        )
+        with self._work.tool(use, stop=lambda: self._stop(use)) as item:
+            try:
+                response = await self._link.tool(request)
+            except asyncio.CancelledError:
+                stopped = await despite_cancel(self._stop(use))
+                if stopped is not None:
+                    item.how, item.pids = stopped.how, stopped.pids
+                raise
+            if response.status == "cancelled":
+                item.how = "term"
+            return response
+
+    async def _stop(self, use: ToolUse) -> StoppedCall | None:
+        """Stop one call on the node; answers when its processes are gone."""
+        view = self._journal.view
+        answer = await self._link.cancel(
+            CancelRequest(
+                run_id=view.id,
+                generation=self._context.stored.generation,
+                stage_id=use.stage_id,
+                tool_call_id=use.tool_call_id,
+                grace_ms=self._context.times.cancel_grace_ms,
+            )
+        )
+        return answer.items[0] if answer.items else None
+
+    # ---- the other operations
+
+    async def store_artifact(self, name: str, text: str) -> None:
+        """Give a named text of the run to the node."""
+        request = ArtifactRequest(
+            run_id=self._journal.view.id, generation=self._context.stored.generation, name=name, text=text
+        )
+        with self._work.item(WorkKind.NODE_CALL, f"artifact {name}", name=f"artifact-{name}"):
+            await self._link.artifact(request)
+
+    async def snapshot(self, *, end_leftovers: bool = False) -> Snapshot:
+        """What the checkout holds now."""
+        request = SnapshotRequest(
+            run_id=self._journal.view.id,
+            generation=self._context.stored.generation,
+            end_leftovers=end_leftovers,
+        )
+        with self._work.item(WorkKind.NODE_CALL, "snapshot", name="snapshot"):
+            return await self._link.snapshot(request)
+
+    async def deliver(self, snapshot: Snapshot, *, allow_protected: bool, unreviewed: bool) -> Delivered:
+        """Put the snapshot's patch into the user's tree."""
+        view = self._journal.view
+        if view.workspace is None:
+            raise NodeError("there is no tree to deliver to", reason="unavailable")
+        request = DeliverRequest(
+            run_id=view.id,
+            generation=self._context.stored.generation,
+            workspace_ref=view.workspace.ref,
+            patch_sha256=snapshot.patch_sha256,
+            content_hash=snapshot.content_hash,
+            allow_protected=allow_protected,
+            unreviewed=unreviewed,
+        )
+        with self._work.item(WorkKind.NODE_CALL, "deliver", name="deliver"):
+            return await self._link.deliver(request)
+
+    async def stop_all(self) -> tuple[StoppedCall, ...]:
+        """End every process of the run on the node."""
+        answer = await self._link.cancel(
+            CancelRequest(
+                run_id=self._journal.view.id,
+                generation=self._context.stored.generation,
+                grace_ms=self._context.times.cancel_grace_ms,
+            )
+        )
+        if not answer.complete:
+            raise NodeError("the node couldn't end every process of the run", reason="unavailable")
+        return answer.items
+
+    async def cleanup(self, *, keep: bool) -> CleanedUp | None:
+        """Remove or keep the checkout; None when no open was ever sent, or it is done already."""
+        if not self.open_sent or self.cleaned_up:
+            return None
+        request = CleanupRequest(
+            run_id=self._journal.view.id, generation=self._context.stored.generation, keep=keep
+        )
+        with self._work.item(WorkKind.NODE_CALL, "cleanup", name="cleanup"):
+            answer = await self._link.cleanup(request)
+        self.cleaned_up = True
+        return answer

@@ -1,0 +1,131 @@
+"""A run's own entries in the work registry: the root, and everything below it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+from remit.contract import How, WorkFinished, WorkKind, WorkRegistered
+from remit.events import NewEvent
+from remit.stages import ToolUse
+from remit.work import ClosedItem, Handle, NodeCallHandle, ScopeHandle, WorkRegistry, WorkSpec
+
+
+class WorkItem:
+    """One registered piece of work, from the side of whoever does it."""
+
+    __slots__ = ("how", "kind", "label", "parent", "pids", "work_id")
+
+    def __init__(self, kind: WorkKind, label: str, work_id: str, parent: str | None) -> None:
+        self.kind = kind
+        self.label = label
+        self.work_id = work_id
+        self.parent = parent
+        self.how: How = "closed"
+        """How it ends, unless told otherwise."""
+        self.pids: tuple[int, ...] = ()
+
+    def registered(self) -> NewEvent:
+        """The fact that it began, for kinds without events of their own."""
+        return NewEvent(
+            type="work.registered",
+            payload=WorkRegistered(kind=self.kind.value, label=self.label),
+            work_id=self.work_id,
+            parent_work_id=self.parent,
+        )
+
+    def finished(self) -> NewEvent:
+        """The fact that it ended."""
+        return NewEvent(
+            type="work.finished",
+            payload=WorkFinished(kind=self.kind.value, label=self.label, how=self.how),
+            work_id=self.work_id,
+            parent_work_id=self.parent,
+        )
+
+
+class RunWork:
+    """Registers, names and finishes the work of one run.
+
+    A work id is the run's id, or begins with it and a dot: unique over all sessions.
+    """
+
+    def __init__(self, registry: WorkRegistry, *, session_id: str, run_id: str) -> None:
+        self.registry = registry
+        self.session_id = session_id
+        self.root_id = run_id
+        self._numbers = itertools.count(1)
+
+    def id_of(self, name: str) -> str:
+        """The work id of a named piece of this run."""
+        return f"{self.root_id}.{name}"
+
+    def begin(self, stop: Callable[[], object]) -> None:
+        """Register the run itself; `stop` is called when a cancel reaches it, and must not wait."""
+        self._register(WorkKind.RUN, "run", self.root_id, None, ScopeHandle(stop))
+
+    def end(self, how: How) -> None:
+        """The run itself has ended."""
+        self.registry.finish(self.session_id, self.root_id, how)
+
+    @contextmanager
+    def item(
+        self,
+        kind: WorkKind,
+        label: str,
+        *,
+        name: str,
+        parent: str | None = None,
+        stop: Callable[[], object] = lambda: None,
+    ) -> Iterator[WorkItem]:
+        """A piece of work that lives as long as this block; node calls get a number of their own."""
+        if kind is WorkKind.NODE_CALL:
+            name = f"{name}-{next(self._numbers)}"
+        item = WorkItem(kind, label, self.id_of(name), parent or self.root_id)
+        self._register(kind, label, item.work_id, item.parent, ScopeHandle(stop))
+        try:
+            yield item
+        finally:
+            self.registry.finish(self.session_id, item.work_id, item.how, pids=item.pids)
+
+    @contextmanager
+    def tool(self, use: ToolUse, *, stop: Callable[[], Awaitable[object]]) -> Iterator[WorkItem]:
+        """A tool call; `stop` asks the node to end it."""
+        work_id = self.id_of(f"{use.stage_id}.{use.tool_call_id}")
+        item = WorkItem(WorkKind.TOOL, use.name, work_id, self.id_of(use.stage_id))
+        self._register(
+            WorkKind.TOOL, use.name, work_id, item.parent, NodeCallHandle(stop), tool_call_id=use.tool_call_id
+        )
+        try:
+            yield item
+        finally:
+            self.registry.finish(self.session_id, work_id, item.how, pids=item.pids)
+
+    def cancel(self) -> None:
+        """Flag the run and all below it, and ask each to stop; waits for nothing."""
+        self.registry.cancel(self.session_id, self.root_id)
+
+    def closed(self) -> tuple[ClosedItem, ...]:
+        """What has ended since the cancel, with how and how fast."""
+        return tuple(self.registry.closed_items(self.session_id, self.root_id))
+
+    def _register(
+        self,
+        kind: WorkKind,
+        label: str,
+        work_id: str,
+        parent: str | None,
+        handle: Handle,
+        *,
+        tool_call_id: str | None = None,
+    ) -> None:
+        spec = WorkSpec(
+            work_id=work_id,
+            kind=kind,
+            label=label,
+            handle=handle,
+            tool_call_id=tool_call_id,
+            parent_work_id=parent,
+        )
+        self.registry.register(self.session_id, spec)
