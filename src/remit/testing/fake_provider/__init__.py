@@ -1,0 +1,18 @@
+"""A provider that runs on loopback: strict, scripted, and wire-faithful also in its faults."""
+
+from remit.testing.fake_provider._openai_chat import OpenAIChatDialect
+from remit.testing.fake_provider._openai_rules import ChatModel
+from remit.testing.fake_provider._process import FakeProviderProcess
+from remit.testing.fake_provider._provider import FakeProvider
+from remit.testing.fake_provider._reply import FakeToolCall, RecordedRequest, Reply, route_by_stage
+
+__all__ = [
+    "ChatModel",
+    "FakeProvider",
+    "FakeProviderProcess",
+    "FakeToolCall",
+    "OpenAIChatDialect",
+    "RecordedRequest",
+    "Reply",
+    "route_by_stage",
+]
