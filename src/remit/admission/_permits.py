@@ -1,0 +1,171 @@
+"""How many runs go on at once, and how many may wait; pure in shape, with one awaitable on top."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from remit.errors import MisuseError
+
+
+@dataclass(frozen=True, slots=True)
+class PermitGranted:
+    """The run may go on now."""
+
+    kind: Literal["granted"] = "granted"
+
+
+@dataclass(frozen=True, slots=True)
+class PermitQueued:
+    """The run waits; so many are before it."""
+
+    ahead: int
+    kind: Literal["queued"] = "queued"
+
+
+@dataclass(frozen=True, slots=True)
+class PermitRefused:
+    """As many wait as may; nothing was taken."""
+
+    running: int
+    queued: int
+    kind: Literal["refused"] = "refused"
+
+
+PermitAnswer: TypeAlias = PermitGranted | PermitQueued | PermitRefused
+
+
+@dataclass(slots=True)
+class _Waiting:
+    tenant: str
+    granted: asyncio.Future[None] | None = None
+
+
+class Permits:
+    """Places for runs, given out in the order in which they were asked for.
+
+    A tenant at its own bound waits without holding up the others. Belongs to the loop's thread.
+
+    Args:
+        max_running: Runs that go on at once.
+        max_queued: Runs that wait beside them.
+        max_running_per_tenant: Of one tenant; None: no bound of its own.
+    """
+
+    def __init__(
+        self, *, max_running: int, max_queued: int, max_running_per_tenant: int | None = None
+    ) -> None:
+        self._max_running = max_running
+        self._max_queued = max_queued
+        self._max_per_tenant = max_running_per_tenant
+        self._running: dict[str, str] = {}
+        self._queued: dict[str, _Waiting] = {}
+        self._of_tenant: dict[str, int] = {}
+
+    @property
+    def running(self) -> int:
+        """Runs that have a place."""
+        return len(self._running)
+
+    @property
+    def queued(self) -> int:
+        """Runs that wait for one."""
+        return len(self._queued)
+
+    def would_refuse(self) -> PermitRefused | None:
+        """Whether one more run would be refused now."""
+        if len(self._queued) < self._max_queued or len(self._running) < self._max_running:
+            return None
+        return PermitRefused(running=self.running, queued=self.queued)
+
+    def ask(self, run_id: str, *, tenant: str = "local") -> PermitAnswer:
+        """Ask for a place; the run has it, or waits, or is refused.
+
+        Raises:
+            MisuseError: The run has asked before.
+        """
+        if run_id in self._running or run_id in self._queued:
+            raise MisuseError(f"run {run_id} has asked for a place already")
+        # Whoever waits can't run now (its tenant is at its bound), so nobody is overtaken here.
+        if self._fits(tenant):
+            self._grant(run_id, tenant)
+            return PermitGranted()
+        if len(self._queued) >= self._max_queued:
+            return PermitRefused(running=self.running, queued=self.queued)
+        self._queued[run_id] = _Waiting(tenant)
+        return PermitQueued(ahead=len(self._queued) - 1)
+
+    def release(self, run_id: str) -> tuple[str, ...]:
+        """Give a place, or a place in the queue, back; returns the runs that may go on now.
+
+        Releasing what holds nothing changes nothing.
+        """
+        self._queued.pop(run_id, None)
+        tenant = self._running.pop(run_id, None)
+        if tenant is not None:
+            self._of_tenant[tenant] -= 1
+            if self._of_tenant[tenant] == 0:
+                del self._of_tenant[tenant]
+        return self._grant_waiting()
+
+    def place(self, run_id: str) -> Place:
+        """The run's place, to be waited for. It must have been asked for."""
+        return Place(self, run_id)
+
+    async def wait_granted(self, run_id: str) -> None:
+        """Return once the run has a place.
+
+        Raises:
+            MisuseError: It never asked, or has given its place back.
+
+        Cancellation: it goes on waiting in the queue until `release`.
+        """
+        if run_id in self._running:
+            return
+        waiting = self._queued.get(run_id)
+        if waiting is None:
+            raise MisuseError(f"run {run_id} hasn't asked for a place")
+        if waiting.granted is None:
+            waiting.granted = asyncio.get_running_loop().create_future()
+        await asyncio.shield(waiting.granted)
+
+    def _fits(self, tenant: str) -> bool:
+        if len(self._running) >= self._max_running:
+            return False
+        return self._max_per_tenant is None or self._of_tenant.get(tenant, 0) < self._max_per_tenant
+
+    def _grant(self, run_id: str, tenant: str) -> None:
+        self._running[run_id] = tenant
+        self._of_tenant[tenant] = self._of_tenant.get(tenant, 0) + 1
+
+    def _grant_waiting(self) -> tuple[str, ...]:
+        granted: list[str] = []
+        for run_id, waiting in tuple(self._queued.items()):
+            if len(self._running) >= self._max_running:
+                break
+            if self._fits(waiting.tenant):
+                del self._queued[run_id]
+                self._grant(run_id, waiting.tenant)
+                granted.append(run_id)
+                if waiting.granted is not None and not waiting.granted.done():
+                    waiting.granted.set_result(None)
+        return tuple(granted)
+
+
+class Place:
+    """One run's place."""
+
+    __slots__ = ("_permits", "_run_id")
+
+    def __init__(self, permits: Permits, run_id: str) -> None:
+        self._permits = permits
+        self._run_id = run_id
+
+    async def acquire(self) -> None:
+        """Wait for it. Cancellation: it goes on waiting in the queue until `release`."""
+        await self._permits.wait_granted(self._run_id)
+
+    def release(self) -> None:
+        """Give it back, or leave the queue."""
+        self._permits.release(self._run_id)

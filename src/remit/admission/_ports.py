@@ -1,0 +1,53 @@
+"""What admission must be told by others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from remit.contract import LimitRequest, RunView
+
+
+class Catalog(Protocol):
+    """Which models there are, and which of them have a price. Implemented where pools are built."""
+
+    def models_of(self, pool: str) -> tuple[str, ...] | None:
+        """`NAME:MODEL` of each member of a pool; None: no such pool."""
+        ...
+
+    def is_known(self, model: str) -> bool:
+        """Whether `NAME:MODEL` names a configured provider."""
+        ...
+
+    def is_priced(self, model: str) -> bool:
+        """Whether the model has a price, or is free."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who asks, and what its key allows."""
+
+    tenant: str = "local"
+    bindings: frozenset[str] | None = None
+    """The bindings that its key names; None: all. Any other answers as an unknown one."""
+    limits: LimitRequest = field(default_factory=LimitRequest)
+    """What its key allows at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionFacts:
+    """What was so when the request was looked at."""
+
+    active_run_id: str | None = None
+    """The session's active root run; None: there is none, or the session is new."""
+    continued: RunView | None = None
+    """The run that `continues` names, of the same tenant; None: there is none."""
+
+
+class Sessions(Protocol):
+    """Threads of runs. Implemented in `runs`."""
+
+    async def look(self, *, session_id: str | None, continues: str | None, tenant: str) -> SessionFacts:
+        """The facts that a request's `session_id` and `continues` call for."""
+        ...
