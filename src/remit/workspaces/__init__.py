@@ -10,38 +10,45 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from remit.workspaces._checkout import (
-        Checkout,
-        CheckoutRequest,
-        CommandResult,
-        CommandSpec,
-        Keeper,
-        Stopped,
+    from remit.workspaces._checkout import Checkout
+    from remit.workspaces._checkout_request import CheckoutRequest, Limits
+    from remit.workspaces._command import CommandResult, CommandSpec, Stopped
+    from remit.workspaces._failures import (
+        KeeperLost,
+        SandboxUnavailable,
+        WorkspaceOperationError,
+        WorkspaceRefused,
     )
-    from remit.workspaces._failures import KeeperLost, SandboxUnavailable, WorkspaceOperationError
+    from remit.workspaces._keeper import Keeper
     from remit.workspaces._probe import Probe
-    from remit.workspaces._settings import CommandDefinition, Mount, WorkspaceSettings
-    from remit.workspaces._toolchains import Toolchains, find_toolchains
+    from remit.workspaces._settings import DEFAULT_PROTECTED, CommandDefinition, Mount, WorkspaceSettings
+    from remit.workspaces._shelf import Toolchain, Toolchains
+    from remit.workspaces._toolchains import find_toolchains
 
 _HOMES = {
     "Checkout": "_checkout",
-    "CheckoutRequest": "_checkout",
+    "CheckoutRequest": "_checkout_request",
     "CommandDefinition": "_settings",
-    "CommandResult": "_checkout",
-    "CommandSpec": "_checkout",
-    "Keeper": "_checkout",
+    "CommandResult": "_command",
+    "CommandSpec": "_command",
+    "DEFAULT_PROTECTED": "_settings",
+    "Keeper": "_keeper",
     "KeeperLost": "_failures",
+    "Limits": "_checkout_request",
     "Mount": "_settings",
     "Probe": "_probe",
     "SandboxUnavailable": "_failures",
-    "Stopped": "_checkout",
-    "Toolchains": "_toolchains",
+    "Stopped": "_command",
+    "Toolchain": "_shelf",
+    "Toolchains": "_shelf",
     "WorkspaceOperationError": "_failures",
+    "WorkspaceRefused": "_failures",
     "WorkspaceSettings": "_settings",
     "find_toolchains": "_toolchains",
 }
 
 __all__ = [
+    "DEFAULT_PROTECTED",
     "Checkout",
     "CheckoutRequest",
     "CommandDefinition",
@@ -49,12 +56,15 @@ __all__ = [
     "CommandSpec",
     "Keeper",
     "KeeperLost",
+    "Limits",
     "Mount",
     "Probe",
     "SandboxUnavailable",
     "Stopped",
+    "Toolchain",
     "Toolchains",
     "WorkspaceOperationError",
+    "WorkspaceRefused",
     "WorkspaceSettings",
     "find_toolchains",
 ]

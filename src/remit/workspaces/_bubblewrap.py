@@ -1,4 +1,4 @@
-"""Which program bubblewrap is, and what it is told for a checkout: the view of the machine that commands have."""
+"""Which program bubblewrap is, and what it is told: the view of the machine that commands have."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ _ALWAYS: Final = (
     "ALL",
 )
 _LAST: Final = ("--remount-ro", "/dev", "--remount-ro", "/")
-"""What was only made to hold mount points takes no writes: it has no bound. Nothing can be added after this."""
+"""What only holds mount points takes no writes, since it has no bound. Nothing can be added after this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +134,7 @@ def user_name() -> str:
 
 
 def view_options(view: SandboxView) -> tuple[str, ...]:
-    """Bubblewrap's options that hold for every command of the checkout; the order matters, later ones cover."""
+    """Bubblewrap's options for every command of the checkout; the order matters, later ones cover."""
     options = [*_ALWAYS, "--perms", "0755", "--dir", "/etc"]
     options += _system()
     identity = view.storage / "etc"

@@ -1,4 +1,4 @@
-"""The node's end of the socket to one keeper: requests out, answers in, many in flight. No tasks of its own."""
+"""The node's end of the socket to one keeper: requests out, answers in, many in flight, no tasks."""
 
 from __future__ import annotations
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import os
+import pwd
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from remit.contract import SandboxLevel
 from remit.workspaces._bubblewrap import (
@@ -17,13 +18,11 @@ from remit.workspaces._bubblewrap import (
     view_options,
     write_identity,
 )
+from remit.workspaces._checkout_request import CheckoutRequest
 from remit.workspaces._failures import WorkspaceRefused
+from remit.workspaces._probe import Probe
 from remit.workspaces._seccomp import seccomp_program
 from remit.workspaces.keeper._plan import CheckoutPlan
-
-if TYPE_CHECKING:
-    from remit.workspaces._checkout import CheckoutRequest
-    from remit.workspaces._probe import Probe
 
 __all__ = ["check_root", "plan_checkout", "trial_options"]
 
@@ -145,15 +144,13 @@ def check_root(root: Path) -> None:
 
 
 def _is_home(root: Path) -> bool:
-    import pwd  # noqa: PLC0415  not on every platform
-
     homes = {entry.pw_dir for entry in pwd.getpwall() if entry.pw_uid == os.getuid() or entry.pw_uid >= 1000}
     homes |= {os.path.expanduser("~"), "/root", "/home", "/Users"}
     return any(os.path.isdir(home) and os.path.samefile(root, home) for home in homes if home)
 
 
 def _home_for(root: Path) -> Path:
-    """Where commands see their own, empty home folder: at the user's path, so that `~/…` of toolchains is right."""
+    """Where commands see their own, empty home: at the user's path, so that a toolchain's `~/…` is right."""
     home = Path(os.path.realpath(os.path.expanduser("~")))
     system = [Path(folder) for folder in (*SYSTEM_FOLDERS, "/etc", "/proc", "/dev", "/tmp")]  # noqa: S108
     unfit = (

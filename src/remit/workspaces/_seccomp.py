@@ -1,8 +1,9 @@
 """The filter of system calls that every sandboxed command runs under: a small BPF program, built here.
 
 Namespaces and dropped capabilities are the wall. The filter closes the doors in it that a program without
-privileges can still try: kernel interfaces with a long record of holes, and sockets that no network namespace
-confines. What isn't denied is allowed; a call newer than this list is answered as if the kernel didn't have it.
+privileges can still try: kernel interfaces with a long record of holes, and sockets that no network
+namespace confines. What isn't denied is allowed; a call newer than this list is answered as if the kernel
+didn't have it.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from remit.contract import Gate, Preserve
+from remit.contract import Gate, Model, Preserve
 from remit.workspaces._probe import IsolationWanted, SandboxWanted
 
 __all__ = ["DEFAULT_PROTECTED", "CommandDefinition", "Mount", "Operation", "WorkspaceSettings"]
@@ -45,11 +45,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _Bytes = Annotated[int, Field(gt=0, le=64 * 1024 * 1024, strict=True)]
 
 
-class _Settings(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class CommandDefinition(_Settings):
+class CommandDefinition(Model):
     """A named command: what `run_command` and checks run."""
 
     id: str
@@ -86,7 +82,7 @@ def _mount_from_text(value: Any) -> Any:
     return {"source": value.removesuffix(":rw").removesuffix(":ro"), "writable": writable}
 
 
-class Mount(_Settings):
+class Mount(Model):
     """A folder outside the root that commands may see, at its own path. As text: `/path` or `/path:rw`."""
 
     source: Path
@@ -100,14 +96,14 @@ class Mount(_Settings):
         return value
 
 
-class WorkspaceSettings(_Settings):
+class WorkspaceSettings(Model):
     """One workspace of a node."""
 
     ref: str
     """The name by which bindings mean it."""
     root: Path
     """A relative one is relative to the file that names it; whoever reads that file resolves it."""
-    operations: frozenset[Operation] = frozenset({"read", "write", "command"})
+    operations: tuple[Operation, ...] = ("read", "write", "command")
     shell: bool = False
     """Whether models may run any text in a shell; it gives up "named commands only"."""
     network: bool | tuple[str, ...] = False
@@ -173,8 +169,10 @@ class WorkspaceSettings(_Settings):
 
     @field_validator("toolchains")
     @classmethod
-    def _absolute_folders(cls, value: Any) -> Any:
-        if isinstance(value, tuple) and not all(folder.is_absolute() for folder in value):
+    def _absolute_folders(
+        cls, value: Literal["auto", "none"] | tuple[Path, ...]
+    ) -> Literal["auto", "none"] | tuple[Path, ...]:
+        if not isinstance(value, str) and not all(folder.is_absolute() for folder in value):
             raise ValueError("a toolchain folder is an absolute path")
         return value
 

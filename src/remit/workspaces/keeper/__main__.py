@@ -15,7 +15,7 @@ def main(arguments: list[str]) -> None:
     descriptor, node = map(int, arguments)
     control = socket.socket(fileno=descriptor)
     control.set_inheritable(False)
-    # Our own session: no terminal reaches us. The default, since commands would inherit a signal that is ignored.
+    # No terminal reaches our own session. The default, since commands would inherit that it is ignored.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     hello(control, {"ready": True})
     Zygote(control, OPERATIONS).run(node)

@@ -1,4 +1,4 @@
-"""How a command's processes are started, asked to end, and ended: what `_commands` needs of a sandbox level."""
+"""How a command's processes are started and ended: what `_commands` needs of a sandbox level."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies a tree for a checkout: shared blocks where the file system can, bytes where it can't, never hard links.
+"""Copies a tree for a checkout: shared blocks where the file system can, else bytes, never hard links.
 
 A hard link would let a command that writes into its own copy change the user's file.
 """

@@ -2,11 +2,12 @@
 
     keeper ── bubblewrap's monitor ── init (pid 1 of a new pid namespace) ── the command (pid 2) ── ...
 
-The monitor writes init's pid to a status pipe, then waits. Init prepares the sandbox and blocks until we let it
-go on; before that its limits are set. When the command ends the monitor exits at once and the kernel kills the
-namespace, so nobody could say what was left running. Hence the monitor is stopped (SIGSTOP) while the command
-runs: we see the command end ourselves, look at what is left, kill init (with it the whole namespace), and let
-the monitor go on to tell the exit code. A stopped monitor still dies with us, and init with it.
+The monitor writes init's pid to a status pipe, then waits. Init prepares the sandbox and blocks until we
+let it go on; before that its limits are set. When the command ends the monitor exits at once and the kernel
+kills the namespace, so nobody could say what was left running. Hence the monitor is stopped (SIGSTOP) while
+the command runs: we see the command end ourselves, look at what is left, kill init (with it the whole
+namespace), and let the monitor go on to tell the exit code. A stopped monitor still dies with us, and init
+with it.
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ class Jail:
         self._hold_monitor()
 
     def _hold_monitor(self) -> None:
-        """Stops the monitor as soon as it sleeps; from then on it has nothing to do for the sandbox's start."""
+        """Stops the monitor as soon as it sleeps; from then on it has no part in the sandbox's start."""
         if self._killed or self._monitor is None:
             return
         seen = _processes.read_process(self._monitor.pid)
@@ -186,7 +187,7 @@ class Jail:
     # ---- running
 
     def _look_for_command(self, delay_s: float) -> None:
-        """Finds the command's process, to be told of its end. It is there soon, unless it has ended already."""
+        """Finds the command's process, to be told of its end; soon there, unless it has ended already."""
         if self._command_handle >= 0 or self._init_gone or self._killed:
             return
         children = _processes.children_of(self._init_pid)
@@ -350,7 +351,7 @@ def _find(status: bytes, key: str) -> int | None:
             document, end = decoder.raw_decode(text)
         except ValueError:
             return None
-        if isinstance(document, dict) and key in document:
+        if key in document:
             return int(document[key])
         text = text[end:].lstrip()
     return None

@@ -1,7 +1,7 @@
 """A small event loop: readable and writable descriptors, and timers. One thread, no tasks.
 
-asyncio isn't used here: its child watcher keeps a thread per child, the parent-death signal of a child hangs on
-the thread that forked it, and a process that forks must have one thread only.
+asyncio isn't used here: its child watcher keeps a thread per child, the parent-death signal of a child hangs
+on the thread that forked it, and a process that forks must have one thread only.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Loop:
                 callback()
 
     def _call_ready(self, key: selectors.SelectorKey, events: int) -> None:
-        # An earlier callback of this round may have closed the descriptor, or watched a new one of its number.
+        # An earlier callback of this round may have closed the descriptor, or watched a new one.
         if self._selector.get_map().get(key.fd) is not key:
             return
         readable, writable = key.data

@@ -165,8 +165,8 @@ class _Supervisor:
         return pid
 
     def _become_command(self, failure: int) -> NoReturn:
+        order, streams = self._order, self._streams
         try:
-            order, streams = self._order, self._streams
             os.setsid()
             for target, handle in enumerate((streams.stdin, streams.stdout, streams.stderr)):
                 os.dup2(handle, target)

@@ -1,4 +1,4 @@
-"""Finds out once, by doing it, what this machine allows: namespaces, overlays, bubblewrap, a bound on forks."""
+"""Finds out once, by doing it, what this machine allows: namespaces, overlays, bubblewrap."""
 
 from __future__ import annotations
 

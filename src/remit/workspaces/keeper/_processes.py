@@ -52,7 +52,7 @@ def children_of(pid: int) -> tuple[int, ...]:
         try:
             found += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_bytes().split())
         except FileNotFoundError:
-            if not os.path.exists("/proc/self/task/%d/children" % os.getpid()):  # kernel built without it
+            if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):  # kernel built without it
                 return _scan_for_children(pid)
         except OSError:
             continue

@@ -1,4 +1,4 @@
-"""File operations, each in a forked worker: a slow one holds up nothing, and one that never ends can be killed.
+"""File operations, each in a forked worker: a slow one holds up nothing, an endless one can be killed.
 
 A worker is forked from the keeper, so it sees the same mounts; it is used again for the next operation.
 """
@@ -70,7 +70,7 @@ class Workers:
         self._next()
 
     def cancel(self, number: int) -> bool:
-        """Kills the worker that does this job, or takes the job out of the queue; False: it is done already."""
+        """Kills the worker that does this job, or takes the job out of the queue; False: it's done."""
         for job in self._waiting:
             if job.number == number:
                 self._waiting.remove(job)

@@ -1,7 +1,7 @@
-"""The zygote: forks a keeper for every checkout that the node asks for, and outlives none of its reasons to live.
+"""The zygote: forks a keeper for every checkout that the node asks for, and dies with the node.
 
-It adopts the orphans of its keepers. A child that isn't a keeper is what a dead keeper left behind in a moment
-before the kernel's parent-death signal was set, so it is killed; nothing can slip through between the two.
+It adopts the orphans of its keepers. A child that isn't a keeper is what a dead keeper left behind in a
+moment before the kernel's parent-death signal was set, so it is killed; nothing slips through between.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Zygote:
         """Serves until the node closes its end or dies; then ends everything below."""
         _syscalls.become_subreaper()
         try:
-            # Not the parent-death signal: it comes when the *thread* that started us ends. This comes when the
-            # process does, also where some other child of the node still holds the socket.
+            # Not the parent-death signal: that comes when the *thread* that started us ends. This comes when
+            # the process does, also where some other child of the node still holds the socket.
             self._loop.watch(os.pidfd_open(node), readable=self._loop.stop)
         except OSError:
             return

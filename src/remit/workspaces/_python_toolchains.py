@@ -1,0 +1,260 @@
+"""Finds Python environments and interpreters that a workspace uses."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from remit.workspaces._bubblewrap import SYSTEM_FOLDERS
+from remit.workspaces._shelf import Shelf
+
+__all__ = ["find_python", "show_path_folder"]
+
+_IN_TREE: Final = (".venv", "venv", "env", ".env")
+_MAX_FILES: Final = 2_000
+_MAX_FILE_BYTES: Final = 262_144
+_MAX_LINKS: Final = 16
+_VERSION: Final = re.compile(r"[\w.+-]{1,64}\Z")
+
+
+def find_python(shelf: Shelf, *, environ: Mapping[str, str], executables: Sequence[str]) -> None:
+    """Shows environments, interpreters and folders on PATH; the environment in use comes first in PATH."""
+    folders = [Path(name) for name in environ.get("PATH", "").split(":") if name.startswith("/")]
+    environments = list(_environments(shelf, environ, folders, executables))
+    for number, (folder, why) in enumerate(environments):
+        _show_environment(shelf, folder, why=why)
+        if number == 0:
+            shelf.add_to_path(folder / "bin")
+            shelf.environment["VIRTUAL_ENV"] = str(folder)
+    _show_conda(shelf, environ)
+    for folder in folders:
+        if folder.name == "shims" and (folder.parent / "versions").is_dir():
+            _show_pyenv(shelf, folder.parent, environ)
+        elif not any(folder.is_relative_to(part) for part in SYSTEM_FOLDERS):
+            show_path_folder(shelf, folder, why="on PATH")
+    if not environments:
+        _show_user_site(shelf)
+    if not shutil.which("python3", path=":".join([*shelf.path, "/usr/local/bin", "/usr/bin", "/bin"])):
+        _show_interpreter(shelf, Path(sys.base_prefix) / "bin", why="the interpreter that Remit runs on")
+        shelf.add_to_path(Path(sys.base_prefix) / "bin")
+
+
+# ---- environments
+
+
+def _environments(
+    shelf: Shelf, environ: Mapping[str, str], folders: Sequence[Path], executables: Sequence[str]
+) -> Iterator[tuple[Path, str]]:
+    """Virtual environments of the workspace, the one in use first; each once."""
+    seen: set[Path] = set()
+    for folder, why in _candidates(shelf, environ, folders, executables):
+        real = Path(os.path.realpath(folder))
+        if real not in seen and (folder / "pyvenv.cfg").is_file():
+            seen.add(real)
+            yield folder, why
+
+
+def _candidates(
+    shelf: Shelf, environ: Mapping[str, str], folders: Sequence[Path], executables: Sequence[str]
+) -> Iterator[tuple[Path, str]]:
+    active = environ.get("VIRTUAL_ENV", "")
+    own = Path(sys.prefix)
+    # An active environment that is only Remit's own home says nothing about the workspace.
+    if active.startswith("/") and Path(active) != own:
+        yield Path(active), "VIRTUAL_ENV"
+    for name in _IN_TREE:
+        yield shelf.root / name, "in the workspace"
+    project = environ.get("UV_PROJECT_ENVIRONMENT", "")
+    if project:
+        yield shelf.root / project, "UV_PROJECT_ENVIRONMENT"
+    for executable in executables:
+        if executable.startswith("/"):
+            yield Path(executable).parent.parent, f"the command {executable}"
+    if active.startswith("/"):
+        yield Path(active), "VIRTUAL_ENV"
+    for folder in folders:
+        if folder.name == "bin" and folder.parent != own:
+            yield folder.parent, "on PATH"
+    if sys.prefix != sys.base_prefix and _points_into(own, shelf.root):
+        yield own, "it has the workspace installed"
+
+
+def _show_environment(shelf: Shelf, folder: Path, *, why: str) -> None:
+    shelf.show(folder, kind="venv", why=why)
+    for home in _homes_of(folder):
+        _show_interpreter(shelf, home, why=f"the interpreter of {folder}")
+    for target in sorted(_editable_targets(folder)):
+        if not target.is_relative_to(shelf.root):
+            shelf.show(target, kind="editable", why=f"installed in place in {folder}")
+
+
+def _homes_of(folder: Path) -> Iterator[Path]:
+    """Folders that hold the environment's interpreter: as its configuration says, and along the links."""
+    for line in _read(folder / "pyvenv.cfg").splitlines():
+        key, found, value = line.partition("=")
+        if found and key.strip().lower() == "home" and value.strip().startswith("/"):
+            yield Path(value.strip())
+    for name in ("python", "python3"):
+        link = folder / "bin" / name
+        for _ in range(_MAX_LINKS):
+            if not link.is_symlink():
+                break
+            link = Path(os.path.normpath(link.parent / os.readlink(link)))
+            if link.parent != folder / "bin":
+                yield link.parent
+
+
+def _show_interpreter(shelf: Shelf, home: Path, *, why: str) -> None:
+    """Shows the installation that a `bin` folder belongs to, or the folder alone where that is too much."""
+    prefix = home.parent if home.name == "bin" else home
+    if _is_python_prefix(prefix) and shelf.show(prefix, kind="interpreter", why=why):
+        return
+    shelf.show(home, kind="interpreter", why=why)
+
+
+def _is_python_prefix(folder: Path) -> bool:
+    return any((folder / "lib").glob("python3*")) or any((folder / "lib64").glob("python3*"))
+
+
+# ---- what is installed in place
+
+
+def _points_into(environment: Path, root: Path) -> bool:
+    return any(target.is_relative_to(root) for target in _editable_targets(environment))
+
+
+def _editable_targets(environment: Path) -> set[Path]:
+    """Folders that an environment's packages are taken from without having been copied into it."""
+    found: set[Path] = set()
+    for site in (
+        *environment.glob("lib/python3*/site-packages"),
+        *environment.glob("lib64/python3*/site-packages"),
+    ):
+        for number, entry in enumerate(sorted(site.glob("*.pth"))):
+            if number < _MAX_FILES:
+                found |= _paths_in(_read(entry))
+        for number, entry in enumerate(sorted(site.glob("*.dist-info/direct_url.json"))):
+            if number < _MAX_FILES:
+                found |= _folder_of(_read(entry))
+    return {Path(os.path.realpath(path)) for path in found if path.is_dir()}
+
+
+def _paths_in(text: str) -> set[Path]:
+    lines = (line.strip() for line in text.splitlines())
+    return {Path(line) for line in lines if line.startswith("/")}
+
+
+def _folder_of(text: str) -> set[Path]:
+    try:
+        said: Any = json.loads(text)
+        editable = said["dir_info"].get("editable") is True
+        url = urlsplit(str(said["url"]))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return set()
+    if not editable or url.scheme != "file" or not url.path.startswith("/"):
+        return set()
+    return {Path(unquote(url.path))}
+
+
+# ---- pyenv, conda, the rest of PATH
+
+
+def _show_pyenv(shelf: Shelf, pyenv: Path, environ: Mapping[str, str]) -> None:
+    """Shows the versions in use instead of the shims, which need the whole of pyenv and cost time."""
+    for version in _pyenv_versions(shelf.root, pyenv, environ):
+        folder = pyenv / "versions" / version
+        if (folder / "pyvenv.cfg").is_file():
+            _show_environment(shelf, folder, why=f"pyenv version {version}")
+        elif not shelf.show(folder, kind="pyenv", why=f"pyenv version {version}"):
+            continue
+        shelf.add_to_path(folder / "bin")
+
+
+def _pyenv_versions(root: Path, pyenv: Path, environ: Mapping[str, str]) -> list[str]:
+    stated = environ.get("PYENV_VERSION", "").replace(":", "\n")
+    for folder in (root, *root.parents):
+        stated = stated or _read(folder / ".python-version")
+    stated = stated or _read(pyenv / "version")
+    wanted = [line.strip() for line in stated.splitlines() if _VERSION.match(line.strip())]
+    installed = sorted(entry.name for entry in (pyenv / "versions").iterdir() if entry.is_dir())
+    found: list[str] = []
+    for name in wanted:
+        exact = [version for version in installed if version == name]
+        # `3.11` means the newest installed 3.11.x.
+        newest = sorted((v for v in installed if v.startswith(f"{name}.")), key=_by_number)[-1:]
+        found += exact or newest
+    return found
+
+
+def _by_number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+def _show_conda(shelf: Shelf, environ: Mapping[str, str]) -> None:
+    prefix = environ.get("CONDA_PREFIX", "")
+    if not prefix.startswith("/") or not (Path(prefix) / "conda-meta").is_dir():
+        return
+    if shelf.show(Path(prefix), kind="conda", why="CONDA_PREFIX"):
+        shelf.add_to_path(Path(prefix) / "bin")
+        shelf.environment["CONDA_PREFIX"] = prefix
+
+
+def show_path_folder(shelf: Shelf, folder: Path, *, why: str) -> None:
+    """Shows a folder of programs, with the installation around it where that is plainly one of its own."""
+    if not folder.is_dir():
+        return
+    prefix = folder.parent
+    whole = folder.name in ("bin", "sbin", "Scripts") and not _is_shared(shelf, prefix)
+    if whole and (_is_python_prefix(prefix) or _is_installation(shelf, prefix)):
+        shown = shelf.show(prefix, kind="path", why=why)
+    else:
+        shown = shelf.show(folder, kind="path", why=why)
+        _show_link_targets(shelf, folder)
+    if shown:
+        shelf.add_to_path(folder)
+
+
+def _is_shared(shelf: Shelf, prefix: Path) -> bool:
+    """Whether a folder around `bin` holds more than one tool: a home folder, or `.local` in it."""
+    return prefix in (shelf.home, shelf.home / ".local") or shelf.home.is_relative_to(prefix)
+
+
+def _is_installation(shelf: Shelf, prefix: Path) -> bool:
+    # In a home folder only what is known to be an installation; elsewhere what looks like one.
+    if prefix.is_relative_to(shelf.home):
+        return False
+    return any((prefix / name).is_dir() for name in ("lib", "lib64", "libexec", "share", "include"))
+
+
+def _show_link_targets(shelf: Shelf, folder: Path) -> None:
+    """`~/.local/bin` holds links to programs in environments of their own (pipx, uv): show those."""
+    for number, entry in enumerate(sorted(folder.iterdir())):
+        if number >= _MAX_FILES:
+            return
+        if not entry.is_symlink():
+            continue
+        environment = Path(os.path.realpath(entry)).parent.parent
+        if (environment / "pyvenv.cfg").is_file() and environment != Path(sys.prefix):
+            _show_environment(shelf, environment, why=f"{entry} leads there")
+
+
+def _show_user_site(shelf: Shelf) -> None:
+    for site in sorted((shelf.home / ".local" / "lib").glob("python3*/site-packages")):
+        shelf.show(site, kind="user-site", why="packages installed for the user")
+
+
+def _read(path: Path) -> str:
+    """A small text file; empty when it isn't one, or can't be read."""
+    try:
+        if not path.is_file() or path.stat().st_size > _MAX_FILE_BYTES:
+            return ""
+        return path.read_text("utf-8", "replace")
+    except OSError:
+        return ""
