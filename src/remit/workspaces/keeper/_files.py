@@ -31,24 +31,6 @@ def looks_binary(start: bytes) -> bool:
     return b"\0" in start[:_BINARY_PROBE_BYTES]
 
 
-def read_whole(fd: int, *, max_bytes: int, path: str) -> bytes:
-    """All bytes of an opened regular file.
-
-    Raises:
-        OperationRefused: it has more than `max_bytes`.
-    """
-    pieces: list[bytes] = []
-    left = max_bytes + 1
-    while left > 0:
-        piece = os.read(fd, min(left, 1 << 20))
-        if not piece:
-            return b"".join(pieces)
-        pieces.append(piece)
-        left -= len(piece)
-    size = os.fstat(fd).st_size
-    raise OperationRefused("too_large", f"{path}: the file has {size} bytes; at most {max_bytes} are allowed")
-
-
 @dataclass(slots=True)
 class _Window:
     """Some lines of a file."""

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from remit.workspaces.keeper._apply_patch import apply_patch
+from remit.workspaces.keeper._edit import edit_file
 from remit.workspaces.keeper._files import delete_file, move_file, read_file, write_file
 from remit.workspaces.keeper._listing import list_files
 from remit.workspaces.keeper._search import search
@@ -22,6 +24,8 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "read_file": read_file,
     "search": search,
     "write_file": write_file,
+    "edit_file": edit_file,
+    "apply_patch": apply_patch,
     "move_file": move_file,
     "delete_file": delete_file,
 }

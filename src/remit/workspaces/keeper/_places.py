@@ -18,6 +18,7 @@ TEMPORARY_PREFIX: Final = ".remit-write-"
 """Files of this name are unfinished writes; a crash may leave one behind."""
 
 _FOLDER: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _MAX_LINKS: Final = 40
 _RENAME_NOREPLACE: Final = 1
 
@@ -160,6 +161,21 @@ def _find_identity(folder_fd: int, name: str) -> tuple[int, int] | None:
         return None
 
 
+def read_place(place: Place, *, max_bytes: int) -> tuple[bytes, os.stat_result]:
+    """The bytes of the regular file that stands there, and its status.
+
+    Raises:
+        OperationRefused: another kind of file, or more than `max_bytes`.
+    """
+    fd = os.open(place.name, _FILE, dir_fd=place.folder_fd)
+    try:
+        status = os.fstat(fd)
+        refuse_special(status.st_mode, path=place.path)
+        return read_whole(fd, max_bytes=max_bytes, path=place.path), status
+    finally:
+        os.close(fd)
+
+
 def write_bytes(place: Place, data: bytes) -> bool:
     """Puts a file there as a whole or not at all; an existing file's mode and owner stay.
 
@@ -169,21 +185,62 @@ def write_bytes(place: Place, data: bytes) -> bool:
     before = place.find_status()
     if before is not None:
         refuse_special(before.st_mode, path=place.path)
-    temporary = TEMPORARY_PREFIX + os.urandom(8).hex()
+    staged = stage_bytes(place, data, like=before)
+    try:
+        put_staged(place, staged)
+    except BaseException:
+        drop_staged(place, staged)
+        raise
+    return before is None
+
+
+def stage_bytes(place: Place, data: bytes, *, like: os.stat_result | None) -> str:
+    """Writes a file beside the place, with the mode and owner of another, and returns its name."""
+    staged = TEMPORARY_PREFIX + os.urandom(8).hex()
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(temporary, flags, 0o666, dir_fd=place.folder_fd)
+    fd = os.open(staged, flags, 0o666, dir_fd=place.folder_fd)
     try:
         try:
             _write_all(fd, data)
-            if before is not None:
-                _take_over(fd, before)
+            if like is not None:
+                _take_over(fd, like)
         finally:
             os.close(fd)
-        os.rename(temporary, place.name, src_dir_fd=place.folder_fd, dst_dir_fd=place.folder_fd)
     except BaseException:
-        os.unlink(temporary, dir_fd=place.folder_fd)
+        drop_staged(place, staged)
         raise
-    return before is None
+    return staged
+
+
+def put_staged(place: Place, staged: str) -> None:
+    """Moves a staged file to its place, in one step."""
+    os.rename(staged, place.name, src_dir_fd=place.folder_fd, dst_dir_fd=place.folder_fd)
+
+
+def drop_staged(place: Place, staged: str) -> None:
+    """Removes a staged file, if it is still there."""
+    try:
+        os.unlink(staged, dir_fd=place.folder_fd)
+    except FileNotFoundError:
+        pass
+
+
+def read_whole(fd: int, *, max_bytes: int, path: str) -> bytes:
+    """All bytes of an opened regular file.
+
+    Raises:
+        OperationRefused: it has more than `max_bytes`.
+    """
+    pieces: list[bytes] = []
+    left = max_bytes + 1
+    while left > 0:
+        piece = os.read(fd, min(left, 1 << 20))
+        if not piece:
+            return b"".join(pieces)
+        pieces.append(piece)
+        left -= len(piece)
+    size = os.fstat(fd).st_size
+    raise OperationRefused("too_large", f"{path}: the file has {size} bytes; at most {max_bytes} are allowed")
 
 
 def _write_all(fd: int, data: bytes) -> None:
