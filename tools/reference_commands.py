@@ -9,12 +9,10 @@ from typing import Any
 import click
 
 
-def commands_page() -> str:
+def page_of(command: click.Command, name: str) -> str:
     """Every command with its arguments and options."""
-    from remit.cli import command  # noqa: PLC0415  the page is made only where the program is installed
-
     lines = ["# Commands\n"]
-    for path, one in _walk(command, "remit"):
+    for path, one in _walk(command, name):
         lines.append(f"## `{path}`\n\n{_text(one.help)}\n")
         lines.append("```\n" + _usage(one, path) + "\n```\n")
         options = [parameter for parameter in one.params if isinstance(parameter, click.Option)]

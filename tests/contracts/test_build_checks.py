@@ -6,13 +6,19 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Annotated, Literal
 
+import click
 import pytest
+from pydantic import BaseModel, Field
 
 import check_docs
 import check_files
 import check_imports
 import coverage_table
+import reference_commands
+import reference_settings
+import reference_shapes
 import repository
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -172,3 +178,62 @@ def test_a_left_process_fails_the_run() -> None:
 def _leftovers(*command: str) -> subprocess.CompletedProcess[str]:
     program = [sys.executable, str(ROOT / "tools" / "leftovers.py"), "--", *command]
     return subprocess.run(program, capture_output=True, text=True, check=False, timeout=60)
+
+
+class _Member(BaseModel):
+    """One model of a pool."""
+
+    model: str
+    """Provider and model."""
+
+
+class _Pool(BaseModel):
+    """Who may be asked."""
+
+    members: tuple[_Member, ...] = ()
+
+
+class _File(BaseModel):
+    """What a file may say."""
+
+    pools: dict[str, _Pool] = Field(default_factory=dict[str, _Pool])
+    spare: _Pool | None = None
+
+
+def test_each_table_of_the_settings_is_found() -> None:
+    """The reference walks through named tables, lists and optional ones, and shows each shape once."""
+    found = [place for place, _ in reference_settings.tables_of(_File)]
+    assert found == ["pools.NAME", "pools.NAME.members[]", "spare", "spare.members[]"]
+    page = reference_settings.page_of(_File)
+    assert "## `pools.NAME.members[]`, `spare.members[]`" in page
+    assert "| `model` | `string` | required | Provider and model. |" in page
+
+
+def test_a_type_has_one_name() -> None:
+    """The pages are the same whichever Python makes them."""
+    assert reference_shapes.type_name(dict[str, _Pool] | None) == "object of _Pool | null"
+    assert reference_shapes.type_name(Literal["a", "b"]) == '"a" | "b"'
+    assert reference_shapes.type_name(list[Annotated[int, Field(gt=0)]]) == "list of integer"
+
+
+def test_each_command_is_found() -> None:
+    """The reference walks through groups, names arguments and options, and leaves out what is hidden."""
+    group = click.Group("tool", help="Does things.")
+    group.add_command(
+        click.Command(
+            "go",
+            help="Goes.",
+            params=[
+                click.Argument(["place"]),
+                click.Option(["--fast/--slow"], help="How."),
+                click.Option(["--by"]),
+            ],
+        )
+    )
+    group.add_command(click.Command("secret", hidden=True))
+    page = reference_commands.page_of(group, "tool")
+    assert "## `tool go`" in page
+    assert "tool go [OPTIONS] PLACE" in page
+    assert "| `--fast` `--slow` | How. |" in page
+    assert "| `--by` `TEXT` |  |" in page
+    assert "secret" not in page
