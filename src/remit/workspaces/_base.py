@@ -99,13 +99,13 @@ def refuse_root(root: Path, *, data: Path, home: Path | None = None) -> None:
     """
     if not root.is_dir():
         raise NodeError(f"{root} isn't a folder; name the folder to work in", reason="unavailable")
-    if not os.access(root, os.R_OK | os.X_OK):
-        raise NodeError(f"{root} can't be read by this user", reason="unavailable")
     if root == Path("/"):
         raise WorkspaceRefused("/ can't be a workspace; name the project's own folder")
     for folder in _home_folders(home):
         if folder == root or folder.is_relative_to(root):
             raise WorkspaceRefused(f"{root} is or holds a home folder; name the project's own folder")
+    if not os.access(root, os.R_OK | os.X_OK):
+        raise NodeError(f"{root} can't be read by this user", reason="unavailable")
     if Path(os.path.realpath(data)).is_relative_to(os.path.realpath(root)):
         raise WorkspaceRefused(
             f"the data folder {data} lies inside {root}; set REMIT_HOME to a folder outside"

@@ -18,13 +18,15 @@ from typing import Final, Literal, Protocol
 
 __all__ = [
     "Found",
+    "Hash",
     "Scan",
     "TreeTooLarge",
     "copy_regular",
+    "facts_of",
     "git_mode",
-    "hash_regular",
     "is_git_name",
     "opened_folder_at",
+    "opened_folder_in",
     "read_link_at",
     "record_tree",
     "scan_recorded",
@@ -43,8 +45,12 @@ _CHUNK: Final = 1 << 20
 _MAX_DEPTH: Final = 256
 
 
-class _Hash(Protocol):
-    def update(self, data: bytes, /) -> None: ...
+class Hash(Protocol):
+    """What `hashlib` makes."""
+
+    def update(self, data: bytes, /) -> None:
+        """Take more bytes."""
+        ...
 
 
 class TreeTooLarge(Exception):
@@ -100,7 +106,7 @@ def scan_recorded(folder: str, facts: Facts, *, max_entries: int, skip: Sequence
     scan = Scan()
     left = dict(facts)
     for path, _, _, info in _walk(folder, scan, max_entries + len(facts), set(skip)):
-        if not stat.S_ISDIR(info.st_mode) and left.pop(path, None) != _facts(info):
+        if not stat.S_ISDIR(info.st_mode) and left.pop(path, None) != facts_of(info):
             _note(scan, path, info)
             if len(scan.found) > max_entries:
                 raise TreeTooLarge(f"more than {max_entries} files changed")
@@ -111,10 +117,11 @@ def scan_recorded(folder: str, facts: Facts, *, max_entries: int, skip: Sequence
 def record_tree(folder: str, *, max_entries: int, skip: Sequence[str] = ()) -> Facts:
     """The facts of every file and link in a tree, without git's own folders."""
     walk = _walk(folder, Scan(), max_entries, set(skip))
-    return {path: _facts(info) for path, _, _, info in walk if not stat.S_ISDIR(info.st_mode)}
+    return {path: facts_of(info) for path, _, _, info in walk if not stat.S_ISDIR(info.st_mode)}
 
 
-def _facts(info: os.stat_result) -> tuple[int, int, int, int, int]:
+def facts_of(info: os.stat_result) -> tuple[int, int, int, int, int]:
+    """What tells that a file hasn't been touched since."""
     return (info.st_mode, info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino)
 
 
@@ -183,10 +190,10 @@ def _walk(
             try:
                 info = entry.stat(follow_symlinks=False)
                 inner = os.open(entry.name, _FOLDER, dir_fd=fd) if stat.S_ISDIR(info.st_mode) else None
-            except FileNotFoundError:  # gone meanwhile
-                continue
             except PermissionError:
                 scan.special.append((path, "unreadable folder"))
+                continue
+            except OSError:  # gone or replaced meanwhile
                 continue
             if inner is not None:
                 scan.folders.add(path)
@@ -230,26 +237,42 @@ def opened_folder_at(root_fd: int, parts: Sequence[str]) -> Generator[int]:
         os.close(fd)
 
 
-def hash_regular(parent_fd: int, name: str) -> tuple[str, int, int]:
-    """SHA-256, size and mode of a regular file.
+@contextmanager
+def opened_folder_in(top: str, folder: str) -> Generator[int]:
+    """A handle on a folder inside another (empty: that one itself), with no link on the way."""
+    top_fd = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with opened_folder_at(top_fd, [part for part in folder.split("/") if part]) as fd:
+            yield fd
+    finally:
+        os.close(top_fd)
+
+
+def copy_regular(
+    parent_fd: int, name: str, target_fd: int | None, *more: Hash, max_bytes: int
+) -> tuple[str, int, int]:
+    """Read a regular file once: write its bytes to a handle, if one is given, and feed more hashes.
+
+    Returns:
+        SHA-256, size and mode.
 
     Raises:
         OSError: It isn't there, or isn't a regular file.
+        TreeTooLarge: It holds more than `max_bytes`.
     """
-    return copy_regular(parent_fd, name, None)
-
-
-def copy_regular(parent_fd: int, name: str, target_fd: int | None, *more: _Hash) -> tuple[str, int, int]:
-    """The same, writing the bytes to a handle on the way, and feeding more hashes."""
     fd = os.open(name, _FILE, dir_fd=parent_fd)
     try:
         info = os.fstat(fd)
         if not stat.S_ISREG(info.st_mode):
             raise OSError(errno.ENOTSUP, "not a regular file")
+        if info.st_size > max_bytes:
+            raise TreeTooLarge(f"larger than {max_bytes >> 20} MiB")
         digest = hashlib.sha256()
         size = 0
         while chunk := os.read(fd, _CHUNK):
             size += len(chunk)
+            if size > max_bytes:
+                raise TreeTooLarge(f"larger than {max_bytes >> 20} MiB")
             for hash_ in (digest, *more):
                 hash_.update(chunk)
             if target_fd is not None:

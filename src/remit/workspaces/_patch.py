@@ -1,0 +1,125 @@
+"""Writes a patch as git does, from the bytes of both sides: no filter, attribute or setting has a say."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from remit.workspaces._changes import Blobs, Change, Content
+from remit.workspaces._git import Git, make_git_folder
+
+__all__ = ["Patch", "PathCounts", "write_patch"]
+
+# Larger files are taken for binary: to compare them line by line would take too long.
+_TEXT_AT_MOST = "8m"
+_OPTIONS = (
+    "-r",
+    "--find-renames",
+    "-l2000",
+    "--no-rename-empty",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--diff-algorithm=histogram",
+)
+_FORMAT = ("--patch", "--binary", "--full-index", "--unified=3", "--src-prefix=a/", "--dst-prefix=b/")
+
+
+@dataclass(frozen=True, slots=True)
+class PathCounts:
+    """What a patch does to one path."""
+
+    insertions: int = 0
+    deletions: int = 0
+    binary: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A patch, and what it amounts to."""
+
+    text: bytes
+    """As `git apply` takes it; empty when nothing changed."""
+    files: int
+    """A renamed file counts once."""
+    insertions: int
+    deletions: int
+    paths: Mapping[str, PathCounts]
+    """By path; a renamed file stands under its new name."""
+
+    @property
+    def sha256(self) -> str:
+        """The hash that a delivery names."""
+        return hashlib.sha256(self.text).hexdigest()
+
+
+async def write_patch(git: Git, changes: Sequence[Change], blobs: Blobs) -> Patch:
+    """Write the patch that turns the base into the result.
+
+    Args:
+        git: The program.
+        changes: What differs.
+        blobs: The bytes of both sides.
+
+    Raises:
+        GitError: Git refused, which it does for no change that `collect_changes` lets through.
+    """
+    if not changes:
+        return Patch(b"", 0, 0, 0, {})
+    with tempfile.TemporaryDirectory(prefix="remit-patch-") as scratch:
+        settings = {"core.bigFileThreshold": _TEXT_AT_MOST}
+        git_dir = make_git_folder(Path(scratch) / "git", settings=settings)
+        await git.run(
+            "fast-import", "--quiet", "--done", git_dir=git_dir, stdin=_import_stream(changes, blobs)
+        )
+        sides = ("refs/heads/base", "refs/heads/result")
+        text = await git.run("diff-tree", *_OPTIONS, *_FORMAT, *sides, git_dir=git_dir)
+        counts = await git.run("diff-tree", *_OPTIONS, "--numstat", "-z", *sides, git_dir=git_dir)
+    paths = _parse_counts(counts)
+    return Patch(
+        text=text,
+        files=len(paths),
+        insertions=sum(entry.insertions for entry in paths.values()),
+        deletions=sum(entry.deletions for entry in paths.values()),
+        paths=paths,
+    )
+
+
+def _import_stream(changes: Sequence[Change], blobs: Blobs) -> bytes:
+    """Two commits that hold only the changed paths, as `git fast-import` reads them."""
+    parts: list[bytes] = []
+    for name in ("base", "result"):
+        parts.append(
+            f"commit refs/heads/{name}\ncommitter Remit <remit@localhost> 0 +0000\ndata 0\n\n".encode()
+        )
+        for change in changes:
+            content = change.base if name == "base" else change.result
+            if content:
+                parts += _import_file(change.path, content, blobs)
+    return b"".join([*parts, b"done\n"])
+
+
+def _import_file(path: str, content: Content, blobs: Blobs) -> list[bytes]:
+    data = blobs.read(content)
+    quoted = os.fsencode(path).replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
+    head = b'M %s inline "%s"\ndata %d\n' % (content.mode.encode(), quoted, len(data))
+    return [head, data, b"\n"]
+
+
+def _parse_counts(listed: bytes) -> dict[str, PathCounts]:
+    """Read `--numstat -z`: a renamed file has an empty third column, and two more fields."""
+    fields = iter(listed.split(b"\0"))
+    paths: dict[str, PathCounts] = {}
+    for record in fields:
+        if record:
+            insertions, deletions, path = record.split(b"\t", 2)
+            if not path:
+                next(fields)
+                path = next(fields)
+            binary = insertions == b"-"
+            counts = PathCounts(0, 0, True) if binary else PathCounts(int(insertions), int(deletions))
+            paths[os.fsdecode(path)] = counts
+    return paths

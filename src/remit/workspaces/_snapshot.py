@@ -1,0 +1,135 @@
+"""A run's changes at one moment, kept on disk: what a review looks at, and what a delivery takes."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from remit.errors import NodeError
+from remit.primitives import is_run_id
+from remit.workspaces._base import BasePin, Listing
+from remit.workspaces._changes import Blobs, Change, Changes
+from remit.workspaces._collect import collect_changes
+from remit.workspaces._git import Git
+from remit.workspaces._patch import Patch, PathCounts, write_patch
+from remit.workspaces._private_git import publish_folder
+from remit.workspaces.keeper._tree import Scan
+
+__all__ = ["Bundle", "RunFolder", "take_snapshot"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """What the node keeps of one run: `<data>/runs/<run id>`."""
+
+    folder: Path
+
+    @classmethod
+    def of(cls, data: Path, run_id: str) -> RunFolder:
+        """The folder of a run.
+
+        Raises:
+            NodeError: The id can't be a folder's name.
+        """
+        if not is_run_id(run_id):
+            raise NodeError("that isn't a run id", reason="refused")
+        return cls(data / "runs" / run_id)
+
+    @property
+    def blobs(self) -> Blobs:
+        """The bytes of changed files, before and after."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return Blobs(self.folder / "blobs")
+
+    def bundle(self, content_hash: str) -> Path:
+        """Where the changes of that hash lie."""
+        if not content_hash.isalnum():
+            raise NodeError("that isn't a content hash", reason="refused")
+        return self.folder / "changes" / content_hash
+
+    def load(self, content_hash: str) -> Bundle:
+        """The changes of that hash.
+
+        Raises:
+            NodeError: They aren't kept here, or aren't what the hash says.
+        """
+        folder = self.bundle(content_hash)
+        try:
+            changes = Changes.from_json((folder / "changes.json").read_text())
+            patch = (folder / "patch").read_bytes()
+            counts = json.loads((folder / "counts.json").read_text())
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise NodeError("no such changes are kept for this run", reason="lost") from error
+        if changes.content_hash != content_hash:
+            raise NodeError("the changes kept for this run aren't those that were reviewed", reason="refused")
+        return Bundle(changes=changes, patch=_patch(patch, counts), blobs=self.blobs)
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Changes, their bytes, and the patch that they make."""
+
+    changes: Changes
+    patch: Patch
+    blobs: Blobs
+
+    @property
+    def content_hash(self) -> str:
+        """What a review is bound to."""
+        return self.changes.content_hash
+
+    @property
+    def moved(self) -> tuple[Change, ...]:
+        """Changes whose base the user's tree no longer held."""
+        return tuple(change for change in self.changes.changes if change.moved)
+
+
+async def take_snapshot(
+    git: Git, run: RunFolder, *, pin: BasePin, listing: Listing, scan: Scan, result: Path
+) -> Bundle:
+    """Collect what a checkout holds and keep it. The same content is kept once.
+
+    Raises:
+        TreeTooLarge: More changed than a patch may hold.
+
+    Cancellation: nothing is kept but stray bytes.
+    """
+    blobs = run.blobs
+    changes = await collect_changes(git, pin=pin, listing=listing, scan=scan, result=result, blobs=blobs)
+    folder = run.bundle(changes.content_hash)
+    if folder.is_dir():
+        kept = run.load(changes.content_hash)
+        # What was skipped or ignored may differ though the patch is the same; the newest is told.
+        return Bundle(changes=changes, patch=kept.patch, blobs=blobs)
+    bundle = Bundle(changes=changes, patch=await write_patch(git, changes.changes, blobs), blobs=blobs)
+    _keep(run, bundle)
+    return bundle
+
+
+def _keep(run: RunFolder, bundle: Bundle) -> None:
+    with tempfile.TemporaryDirectory(prefix="scratch-", dir=run.folder) as scratch:
+        made = Path(scratch) / "bundle"
+        made.mkdir(mode=0o700)
+        (made / "changes.json").write_text(bundle.changes.to_json())
+        (made / "patch").write_bytes(bundle.patch.text)
+        (made / "counts.json").write_text(json.dumps(_counts(bundle.patch)))
+        publish_folder(made, run.bundle(bundle.content_hash))
+
+
+def _counts(patch: Patch) -> dict[str, object]:
+    paths = {path: (entry.insertions, entry.deletions, entry.binary) for path, entry in patch.paths.items()}
+    return {
+        "files": patch.files,
+        "insertions": patch.insertions,
+        "deletions": patch.deletions,
+        "paths": paths,
+    }
+
+
+def _patch(text: bytes, counts: Mapping[str, Any]) -> Patch:
+    paths = {path: PathCounts(*entry) for path, entry in counts["paths"].items()}
+    return Patch(text, counts["files"], counts["insertions"], counts["deletions"], paths)
