@@ -5,7 +5,7 @@ from remit.primitives._ids import Ids, SystemIds, is_run_id
 from remit.primitives._json import JsonValue, StrictJsonError, dump_json, load_json
 from remit.primitives._money import MICROS_PER_USD, micros_from_usd, usd_from_micros
 from remit.primitives._redaction import Redactor, Secret
-from remit.primitives._text import clean_text, escape_separators
+from remit.primitives._text import clean_json, clean_text, escape_separators
 
 __all__ = [
     "MICROS_PER_USD",
@@ -17,6 +17,7 @@ __all__ = [
     "StrictJsonError",
     "SystemClock",
     "SystemIds",
+    "clean_json",
     "clean_text",
     "dump_json",
     "escape_separators",
