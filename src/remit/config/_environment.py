@@ -13,8 +13,9 @@ _PREFIX = "REMIT_"
 def environment_settings(environment: Mapping[str, str]) -> dict[str, Any]:
     """Every `REMIT_A__B` as a nested setting.
 
-    Only names with at least one `__` are settings; `REMIT_HOME`, `REMIT_HOST` and `REMIT_API_KEY` have meanings of
-    their own. Values are JSON where they parse as a number, a boolean, a list or an object; else they are text.
+    Only names with at least one `__` are settings; `REMIT_HOME`, `REMIT_HOST` and `REMIT_API_KEY` have
+    meanings of their own. Values are JSON where they parse as a number, a boolean, a list or an object;
+    else they are text.
     """
     settings: dict[str, Any] = {}
     for name in sorted(environment):

@@ -45,7 +45,8 @@ def refuse_untrusted(file: ConfigFile, *, trusted: bool) -> None:
     for path in _forbidden(file.settings):
         raise ConfigError(
             f"{file.path}: `{path}` can't be set by a file inside the repository that is worked on; "
-            f"read the file, then trust it with `remit trust {file.path}`, or move the setting to your own config",
+            f"read the file, then trust it with `remit trust {file.path}`, "
+            "or move the setting to your own config",
             param=path,
         )
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from types import TracebackType
 
-from remit.errors import MisuseError, NotFound, OwnershipError, RemitError
+from remit.errors import InternalError, MisuseError, NotFound, OwnershipError, RemitError
 from remit.runs import RunContext, RunControl, RunStore, StoredRun, Supervisor
 
 _log = logging.getLogger(__name__)
@@ -69,6 +69,9 @@ class EmbeddedEngine:
         except RemitError as error:
             _log.exception("run %s: its end couldn't be stored", run_id)
             control.fail(error)
+        except Exception as error:  # noqa: BLE001 - one run's fault must not end the others
+            _log.exception("run %s: a fault of our own", run_id)
+            control.fail(InternalError(f"{type(error).__name__}: {error}", run_id=run_id))
         finally:
             del self._controls[run_id]
             if not control.ended.is_set():

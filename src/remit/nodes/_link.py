@@ -176,7 +176,7 @@ class InProcessLink:
     async def _serve(self, key: WaitKey, request: NodeRequest) -> None:
         try:
             response = await self._handler.handle(request)
-        except Exception as error:  # a handler's own fault must not take the link's other calls with it
+        except Exception as error:  # noqa: BLE001 - one call's fault must not end the others
             _log.exception("node %s: %s failed", self.node_id, request.kind)
             response = NodeFailure(
                 run_id=request.run_id,

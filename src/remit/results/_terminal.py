@@ -12,9 +12,9 @@ def final_terminal(
 ) -> Terminal:
     """The terminal that a decision becomes.
 
-    Kind and bill don't rewrite each other, with two exceptions: work that wasn't shown to have ended makes the
-    run `indeterminate/lost`; a ledger that can't be read, or an incomplete bill where the request said
-    `usage: "required"`, makes it `indeterminate/usage`.
+    Kind and bill don't rewrite each other, with two exceptions: work that wasn't shown to have ended
+    makes the run `indeterminate/lost`; a ledger that can't be read, or an incomplete bill where the
+    request said `usage: "required"`, makes it `indeterminate/usage`.
     """
     if abandoned:
         return Terminal.of("lost", "not_stopped", stage=decided.stage)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from remit.admission import Binding
+from remit.admission import Binding, Place
 from remit.contract import StageKind
 from remit.models import ModelPool
 from remit.nodes import NodeLink
@@ -32,18 +31,6 @@ class RunTimes:
     """Beyond the link's grace, for what is still running when the end is decided."""
 
 
-class Places(Protocol):
-    """A bounded number of places, given out in the order in which they were asked for."""
-
-    async def acquire(self) -> object:
-        """Wait for one. Cancellation: none was taken."""
-        ...
-
-    def release(self) -> None:
-        """Give it back."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
     """One run's surroundings."""
@@ -61,6 +48,6 @@ class RunContext:
     clock: Clock
     ids: Ids
     control: RunControl
-    places: Places
-    """Bounds how many runs go on at once; a queued run waits for one."""
+    place: Place
+    """Of the bounded number of runs that go on at once; asked for at admission."""
     times: RunTimes = field(default_factory=RunTimes)

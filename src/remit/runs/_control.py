@@ -27,8 +27,8 @@ class CancelAsked:
 class RunControl:
     """The handle by which a run is stopped, answered and waited for.
 
-    A cancel counts until the run is committed: from its delivery intent on (where none is due: from its decision
-    on) it changes nothing.
+    A cancel counts until the run is committed: from its delivery intent on (where none is due: from its
+    decision on) it changes nothing.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class RunControl:
             stop(self.asked)
 
     def ask(self, asked: CancelAsked) -> bool:
-        """Ask for a cancel, without waiting. False: it changes nothing (ended, committed, or asked before)."""
+        """Ask for a cancel, without waiting. False: ended, committed or asked before; nothing changes."""
         if self.committed or self.ended.is_set() or self.asked is not None:
             return False
         self.asked = asked

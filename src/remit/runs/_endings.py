@@ -20,7 +20,7 @@ class Decision:
     output: str | None = None
 
 
-class Ended(Exception):  # noqa: N818 - a way out of the pipeline, not a fault
+class Ended(Exception):
     """The pipeline has come to an end that isn't an error of anything below it."""
 
     def __init__(self, terminal: Terminal) -> None:

@@ -1,6 +1,6 @@
 """From a passed review to a delivered result.
 
-    leftovers ended, content still what was reviewed ─> checks ─> acknowledgement ─> delivery intent ─> delivery
+    leftovers ended, content as reviewed ─> checks ─> acknowledgement ─> delivery intent ─> delivery
 
 The recorded intent is the commit point: before it a cancel or a deadline ends the run, after it neither
 changes anything.
@@ -34,11 +34,11 @@ from remit.runs._tools import RunTools
 from remit.runs._work import RunWork
 
 
-class VoidPass(Exception):  # noqa: N818 - an expected turn of events
+class VoidPass(Exception):
     """The content isn't what the review passed: the review has to be asked again."""
 
 
-class BrokenChecks(Exception):  # noqa: N818 - an expected turn of events
+class BrokenChecks(Exception):
     """A check is worse than on the base; `feedback` tells the work stage which and how."""
 
     def __init__(self, feedback: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from remit.contract import RunView
 from remit.events import Artifact, Ephemeral, NewEvent, TranscriptEntry
 from remit.runs._feed import Feed
 from remit.runs._ports import RunStore, StoredRun
@@ -14,8 +13,8 @@ from remit.runs._projection import fold_payload
 class RunJournal:
     """Writes the log of one run, and knows the row that it folds to.
 
-    Raises from every append: what the store raises; `StaleGeneration` means that somebody else owns the run and
-    the caller must stop without writing more.
+    Raises from every append: what the store raises; `StaleGeneration` means that somebody else owns the
+    run and the caller must stop without writing more.
     """
 
     def __init__(self, store: RunStore, stored: StoredRun, feed: Feed) -> None:

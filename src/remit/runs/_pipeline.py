@@ -35,6 +35,7 @@ from remit.results import patch_artifact, summarise_snapshot
 from remit.runs._context import RunContext
 from remit.runs._deadlines import StageClock, stage_clock, wall_clock_terminal
 from remit.runs._endings import Decision, Ended, classify_error
+from remit.runs._expiring import until
 from remit.runs._finalizing import BrokenChecks, Finalizer, VoidPass
 from remit.runs._journal import RunJournal
 from remit.runs._shield import despite_cancel
@@ -179,15 +180,10 @@ class Pipeline:
             self._commit()
             return Decision(terminal=Terminal.completed(), output=output)
         finalizer = Finalizer(self._context, self._journal, self._work, self._tools, self._context.link)
-        try:
-            async with asyncio.timeout_at(self._wall_ends) as scope:
-                await self._tools.ensure_open()
-                left_ms = int((self._wall_ends - asyncio.get_running_loop().time()) * 1000)
-                snapshot = await finalizer.approve(content_hash=content_hash, remaining_ms=left_ms)
-        except TimeoutError:
-            if scope.expired():
-                raise Ended(wall_clock_terminal(self._limits.wall_clock_ms)) from None
-            raise
+        async with until(self._wall_ends, wall_clock_terminal(self._limits.wall_clock_ms)):
+            await self._tools.ensure_open()
+            left_ms = int((self._wall_ends - asyncio.get_running_loop().time()) * 1000)
+            snapshot = await finalizer.approve(content_hash=content_hash, remaining_ms=left_ms)
         self._commit()
         return await despite_cancel(finalizer.deliver(snapshot, output=output))
 
@@ -204,11 +200,9 @@ class Pipeline:
             artifacts=[Artifact(name="plan", text=text, media_type="text/markdown; charset=utf-8")],
         )
         if self._tools is not None:
-            async with asyncio.timeout_at(self._wall_ends) as scope:
+            async with until(self._wall_ends, wall_clock_terminal(self._limits.wall_clock_ms)):
                 await self._tools.ensure_open()
                 await self._tools.store_artifact("plan", text)
-            if scope.expired():
-                raise Ended(wall_clock_terminal(self._limits.wall_clock_ms))
 
     # ---- one stage
 
@@ -264,7 +258,7 @@ class Pipeline:
             pool=self._context.pools[kind],
             tools=self._tools,
             journal=self._journal,
-            work=self._work,
+            registry=self._context.registry,
             budget=self._budget,
             clock=self._context.clock,
             ids=self._context.ids,
@@ -341,7 +335,7 @@ class Pipeline:
         )
 
 
-class _SentBack(Exception):  # noqa: N818 - an expected turn of events
+class _SentBack(Exception):
     """The review wants more work."""
 
     def __init__(self, summary: str) -> None:

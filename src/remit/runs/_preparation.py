@@ -15,6 +15,7 @@ from remit.models import ModelPool
 from remit.runs._context import RunContext
 from remit.runs._deadlines import queue_terminal
 from remit.runs._endings import Ended
+from remit.runs._expiring import until
 from remit.runs._journal import RunJournal
 from remit.runs._work import RunWork
 
@@ -53,13 +54,9 @@ async def within_queue_time(
     if limit_ms is None:
         return await work
     waited_s = (context.clock.now() - journal.view.created_at).total_seconds()
-    try:
-        async with asyncio.timeout(limit_ms / 1000 - waited_s) as scope:
-            return await work
-    except TimeoutError:
-        if scope.expired():
-            raise Ended(queue_terminal(limit_ms)) from None
-        raise
+    ends = asyncio.get_running_loop().time() + limit_ms / 1000 - waited_s
+    async with until(ends, queue_terminal(limit_ms)):
+        return await work
 
 
 def _distinct(context: RunContext) -> list[ModelPool]:

@@ -17,6 +17,7 @@ from remit.contract import (
     RunView,
     Snapshot,
     StageFailed,
+    Terminal,
     UsageCause,
     UsageUpdated,
 )

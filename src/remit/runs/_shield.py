@@ -17,7 +17,8 @@ async def despite_cancel(work: Coroutine[Any, Any, _Value]) -> _Value:
     Raises:
         asyncio.CancelledError: The caller was cancelled while it waited; the work is done all the same.
     """
-    task = asyncio.ensure_future(work)  # the one place: owned by this frame, awaited to its end below
+    # Owned by this frame: awaited to its end below, whatever happens to the caller.
+    task = asyncio.ensure_future(work)  # noqa: TID251
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:

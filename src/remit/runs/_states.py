@@ -5,7 +5,7 @@
       └──────────────work────────────────┘  │  └────work───────┘  └──────review────────┘   │
                                             └───────────────────work───────────────────────┘
     working ──finalize──> finalizing          (profile direct)
-    any of the above ──settle──> settling ──complete|fail|cancel|lose──> completed|failed|cancelled|indeterminate
+    any of these ──settle──> settling ──complete|fail|cancel|lose──> one of the four ends
 
 What may be trusted in a status, also after a crash:
 

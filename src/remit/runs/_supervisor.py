@@ -25,8 +25,8 @@ _log = logging.getLogger(__name__)
 class Supervisor:
     """Drives one run.
 
-    What it guarantees: exactly one terminal, written last, also when the cause is a fault of our own; nothing of
-    the run goes on after it.
+    It guarantees exactly one terminal, written last, also when the cause is a fault of our own; nothing
+    of the run goes on after it.
     """
 
     def __init__(self, context: RunContext) -> None:
@@ -41,7 +41,6 @@ class Supervisor:
         )
         self._pipeline: Pipeline | None = None
         self._live: asyncio.Task[Decision | OwnershipError] | None = None
-        self._placed = False
 
     async def drive(self) -> RunView:
         """Take the run to its end; returns once the terminal is durable.
@@ -60,8 +59,7 @@ class Supervisor:
             view = await settlement.settle(decision, stage_id=cut_off)
         finally:
             self._work.end("closed")
-            if self._placed:
-                self._context.places.release()
+            self._context.place.release()
         self._context.control.end(view)
         return view
 
@@ -84,19 +82,18 @@ class Supervisor:
             self._live = group.create_task(self._guarded(), name=f"run {self._journal.view.id}")
             if self._context.control.asked is not None:
                 self._live.cancel()
-            decision = await self._live_result()
+            decision = await self._live_result(self._live)
             if self._context.control.asked is None:
                 announcer.cancel()
         if isinstance(decision, OwnershipError):
             raise decision
         return decision
 
-    async def _live_result(self) -> Decision | OwnershipError:
-        assert self._live is not None  # noqa: S101 - set by the caller, for the type checker
+    async def _live_result(self, live: asyncio.Task[Decision | OwnershipError]) -> Decision | OwnershipError:
         try:
-            return await self._live
+            return await live
         except asyncio.CancelledError:
-            if self._live.cancelled() and self._context.control.asked is not None:
+            if live.cancelled() and self._context.control.asked is not None:
                 return self._cancelled()  # cut off before its first step
             raise
 
@@ -110,7 +107,7 @@ class Supervisor:
             if self._context.control.asked is not None:
                 return self._cancelled()
             return Decision(terminal=classify_error(error, stage_id=self._stage_id))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - a run has an end whatever happens (R11)
             if self._context.control.asked is not None and not self._context.control.committed:
                 return self._cancelled()  # a cancelled parent wins over any error from below
             terminal = classify_error(error, stage_id=self._stage_id)
@@ -120,8 +117,7 @@ class Supervisor:
 
     async def _admitted(self) -> Prepared | None:
         """Wait for a place, then make everything ready; the run is `queued` all the while."""
-        await self._context.places.acquire()
-        self._placed = True
+        await self._context.place.acquire()
         return await prepare_run(self._context, self._journal, self._work)
 
     async def _run(self) -> Decision:
@@ -134,7 +130,7 @@ class Supervisor:
             self._work,
             tools=self._tools,
             prepared=prepared,
-            budget=Budget.of(self._journal.view.limits),
+            budget=Budget(self._journal.view.limits),
         )
         return await self._pipeline.run()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 
 from remit.contract import How, WorkFinished, WorkKind, WorkRegistered
@@ -78,7 +78,7 @@ class RunWork:
         name: str,
         parent: str | None = None,
         stop: Callable[[], object] = lambda: None,
-    ) -> Iterator[WorkItem]:
+    ) -> Generator[WorkItem]:
         """A piece of work that lives as long as this block; node calls get a number of their own."""
         if kind is WorkKind.NODE_CALL:
             name = f"{name}-{next(self._numbers)}"
@@ -90,7 +90,7 @@ class RunWork:
             self.registry.finish(self.session_id, item.work_id, item.how, pids=item.pids)
 
     @contextmanager
-    def tool(self, use: ToolUse, *, stop: Callable[[], Awaitable[object]]) -> Iterator[WorkItem]:
+    def tool(self, use: ToolUse, *, stop: Callable[[], Awaitable[object]]) -> Generator[WorkItem]:
         """A tool call; `stop` asks the node to end it."""
         work_id = self.id_of(f"{use.stage_id}.{use.tool_call_id}")
         item = WorkItem(WorkKind.TOOL, use.name, work_id, self.id_of(use.stage_id))

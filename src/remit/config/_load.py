@@ -1,0 +1,254 @@
+"""From files, environment and flags to the settings in force: flags > environment > file > default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from pydantic import BaseModel, ValidationError
+
+from remit.admission import Binding
+from remit.config._config import (
+    DEFAULT_BINDING,
+    DEFAULT_MAX_COST_USD,
+    Config,
+    default_bindings,
+    pool_of_model,
+)
+from remit.config._environment import environment_settings
+from remit.config._files import ConfigFile, find_config_files
+from remit.config._folders import data_folder
+from remit.config._local import find_local_server
+from remit.config._merge import Table, merge_settings, narrow_limits_of
+from remit.config._providers import DEFAULT_MODELS, IMPLICIT_PROVIDERS, LATER_KEYS
+from remit.config._schema import FileShape, ProviderTable
+from remit.config._trust import TrustStore, is_inside, refuse_untrusted
+from remit.errors import ConfigError
+from remit.models import PoolSettings
+from remit.usage import PriceSetting
+from remit.workspaces import WorkspaceSettings
+
+_Shape = TypeVar("_Shape", bound=BaseModel)
+
+
+def load_config(
+    *,
+    environment: Mapping[str, str],
+    folder: Path,
+    repository: Path | None = None,
+    named: Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    allow_unconfined: bool = False,
+) -> Config:
+    """The settings in force.
+
+    Args:
+        environment: Variables; `REMIT_*` settings and keys come from here.
+        folder: Where the search for `remit.toml` begins, upwards.
+        repository: The root of what is worked on; a file inside it may set little unless it is trusted.
+        named: A file named by hand, in place of the search.
+        overrides: Settings from flags, nested as in a file.
+        allow_unconfined: Whether sandbox level `none` was allowed by hand.
+
+    Raises:
+        ConfigError: A file can't be read, a key is wrong (the message names it), or a stranger's file
+        sets what it
+            may not.
+    """
+    data = data_folder(environment)
+    files = find_config_files(named=named, folder=folder, environment=environment)
+    settings: Table = {}
+    for file in files:
+        settings = _add_file(settings, file, repository, TrustStore(data))
+    settings = merge_settings(settings, environment_settings(environment))
+    settings = merge_settings(settings, dict(overrides or {}))
+    shape = _check(FileShape, settings, (), files)
+    workspaces = _workspaces(shape, files)
+    bindings = _bindings(shape, files) or default_bindings()
+    return Config(
+        data=data,
+        environment=environment,
+        files=tuple(file.path for file in files),
+        host=shape.host,
+        providers=shape.providers,
+        pools={name: _check_pool(name, table, files) for name, table in shape.pools.items()},
+        bindings=bindings,
+        workspaces={workspace.ref: workspace for workspace in workspaces},
+        prices={
+            name: _check(PriceSetting, table, ("prices", name), files) for name, table in shape.prices.items()
+        },
+        default_binding=DEFAULT_BINDING if DEFAULT_BINDING in bindings else next(iter(bindings)),
+        allow_unconfined=allow_unconfined,
+    )
+
+
+def with_default_model(config: Config) -> Config:
+    """The same settings with a pool `default`: the first provider with a key, else a server on this machine.
+
+    Raises:
+        ConfigError: There is neither; the message says what to do.
+    """
+    if "default" in config.pools:
+        return config
+    for name, model in DEFAULT_MODELS.items():
+        table = IMPLICIT_PROVIDERS[name]
+        if table.api_key_env is not None and config.environment.get(table.api_key_env, "").strip():
+            return _with_pool(config, model, note=f"model {model}, since {table.api_key_env} is set")
+    local = find_local_server()
+    if local is not None:
+        model = f"local:{local.model}"
+        config = _with_local(config, model, local.provider())
+        return _with_pool(config, model, note=f"model {model} of the server at {local.base_url}")
+    later = [key for key in LATER_KEYS if config.environment.get(key)]
+    hint = f" ({', '.join(later)}: that provider comes with a later version)" if later else ""
+    raise ConfigError(
+        f"no model to run with: set OPENAI_API_KEY, or name one with --model NAME:MODEL{hint}; "
+        "`remit demo` needs none",
+        param="model",
+    )
+
+
+def _with_local(config: Config, model: str, table: ProviderTable) -> Config:
+    return replace(
+        config,
+        providers={**config.providers, "local": table},
+        prices={model: PriceSetting(free=True), **config.prices},
+    )
+
+
+def _with_pool(config: Config, model: str, *, note: str) -> Config:
+    pools = {**config.pools, "default": pool_of_model(model).model_copy(update={"name": "default"})}
+    return replace(config, pools=pools, notes=(*config.notes, note))
+
+
+# ---- files
+
+
+def _add_file(settings: Table, file: ConfigFile, repository: Path | None, trust: TrustStore) -> Table:
+    added = _with_absolute_paths(file)
+    if repository is not None and is_inside(file.path, repository):
+        trusted = trust.is_trusted(file)
+        refuse_untrusted(file, trusted=trusted)
+        if not trusted:
+            _refuse_roots_outside(file, added, repository)
+            settings = merge_settings(_default_caps(added, settings), settings)
+            added = narrow_limits_of(settings, added)
+    return merge_settings(settings, added)
+
+
+def _default_caps(added: Table, settings: Table) -> Table:
+    """The money cap of a run without config, for bindings that only a stranger's file makes."""
+    names = added.get("bindings")
+    known = cast("Table", settings.get("bindings") or {})
+    strange = [name for name in cast("Table", names) if name not in known] if isinstance(names, dict) else []
+    cap = float(DEFAULT_MAX_COST_USD)
+    return {"bindings": {name: {"limits": {"max_cost_usd": cap}} for name in strange}} if strange else {}
+
+
+def _refuse_roots_outside(file: ConfigFile, settings: Table, repository: Path) -> None:
+    for name, node in cast("Table", settings.get("nodes", {})).items():
+        workspaces = cast("Table", node).get("workspaces", []) if isinstance(node, dict) else []
+        for table in cast("list[Any]", workspaces) if isinstance(workspaces, list) else []:
+            root = cast("Table", table).get("root") if isinstance(table, dict) else None
+            if root is None:
+                continue
+            inside = is_inside(Path(str(root)) / "x", repository) if Path(str(root)).is_dir() else False
+            if not inside:
+                raise ConfigError(
+                    f"{file.path}: `nodes.{name}.workspaces.root` lies outside the repository; "
+                    f"trust the file with `remit trust {file.path}` if that is meant"
+                )
+
+
+def _with_absolute_paths(file: ConfigFile) -> Table:
+    """The file's settings, with the paths that are relative to it made absolute."""
+    folder = file.path.parent
+    settings = dict(file.settings)
+    nodes = settings.get("nodes")
+    if isinstance(nodes, dict):
+        settings["nodes"] = {name: _rooted(node, folder) for name, node in cast("Table", nodes).items()}
+    providers = settings.get("providers")
+    if isinstance(providers, dict):
+        settings["providers"] = {
+            name: _placed(table, folder, ("script", "api_key_file", "ca_file"))
+            for name, table in cast("Table", providers).items()
+        }
+    return settings
+
+
+def _rooted(node: Any, folder: Path) -> Any:
+    if not isinstance(node, dict):
+        return node
+    table = cast("Table", node)
+    workspaces = table.get("workspaces")
+    if not isinstance(workspaces, list):
+        return table
+    placed = [_placed(workspace, folder, ("root",)) for workspace in cast("list[Any]", workspaces)]
+    return {**table, "workspaces": placed}
+
+
+def _placed(table: Any, folder: Path, keys: Sequence[str]) -> Any:
+    if not isinstance(table, dict):
+        return table
+    placed = dict(cast("Table", table))
+    for key in keys:
+        value = placed.get(key)
+        if isinstance(value, str) and value:
+            placed[key] = str(folder / Path(value).expanduser())
+    return placed
+
+
+# ---- tables
+
+
+def _workspaces(shape: FileShape, files: Sequence[ConfigFile]) -> list[WorkspaceSettings]:
+    node = shape.nodes.get("local")
+    found: list[WorkspaceSettings] = []
+    for number, table in enumerate(node.workspaces if node else ()):
+        path = ("nodes", "local", "workspaces", str(number))
+        workspace = _check(WorkspaceSettings, table, path, files)
+        if any(workspace.ref == other.ref for other in found):
+            raise ConfigError(f"{'.'.join(path)}.ref: the ref `{workspace.ref}` stands twice")
+        found.append(workspace)
+    return found
+
+
+def _bindings(shape: FileShape, files: Sequence[ConfigFile]) -> dict[str, Binding]:
+    found: dict[str, Binding] = {}
+    for name, table in shape.bindings.items():
+        if "name" in table:
+            raise ConfigError(f"bindings.{name}.name: a binding's name is the key of its table")
+        found[name] = _check(Binding, {"name": name, **table}, ("bindings", name), files)
+    return found
+
+
+def _check_pool(name: str, table: Table, files: Sequence[ConfigFile]) -> PoolSettings:
+    return _check(PoolSettings, {"name": name, **table}, ("pools", name), files)
+
+
+def _check(
+    shape: type[_Shape], table: Mapping[str, Any], path: tuple[str, ...], files: Sequence[ConfigFile]
+) -> _Shape:
+    try:
+        return shape.model_validate(table)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = (*path, *(str(part) for part in first["loc"]))
+        origin = _origin(where, files)
+        message = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "extra_forbidden":
+            message = "there is no such setting"
+        raise ConfigError(f"{origin}`{'.'.join(where)}`: {message}", param=".".join(where)) from None
+
+
+def _origin(path: Sequence[str], files: Sequence[ConfigFile]) -> str:
+    """The strongest file that says something at this path, for the message."""
+    for file in reversed(files):
+        place: Any = file.settings
+        for part in path[:2]:
+            place = cast("Table", place).get(part) if isinstance(place, dict) else None
+        if place is not None:
+            return f"{file.path}: "
+    return ""

@@ -1,0 +1,98 @@
+"""Providers: from a table with the names of keys to settings with the keys themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from remit.config._schema import ProviderTable
+from remit.errors import ConfigError
+from remit.models import ProviderSettings
+from remit.primitives import Secret
+
+IMPLICIT_PROVIDERS: dict[str, ProviderTable] = {
+    "openai": ProviderTable(kind="openai", api_key_env="OPENAI_API_KEY"),
+}
+"""Providers that need no table: their key's variable is all there is to say."""
+
+DEFAULT_MODELS: dict[str, str] = {"openai": "openai:gpt-5.2"}
+"""What an implicit provider is asked for when nothing names a model."""
+
+LATER_KEYS = ("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OPENROUTER_API_KEY")
+"""Keys whose providers a later version speaks to; named in the message when nothing else is there."""
+
+_PLAIN = (
+    "base_url",
+    "organization",
+    "project",
+    "proxy",
+    "connect_timeout_ms",
+    "first_byte_timeout_ms",
+    "idle_timeout_ms",
+    "call_timeout_ms",
+)
+
+
+def resolve_provider(name: str, table: ProviderTable, environment: Mapping[str, str]) -> ProviderSettings:
+    """A provider, with its key.
+
+    Raises:
+        ConfigError: Its key isn't there, or its settings don't go together.
+    """
+    values: dict[str, Any] = {"name": name, "kind": table.kind, "extra_body": table.extra_body}
+    values |= {key: value for key in _PLAIN if (value := getattr(table, key)) is not None}
+    if table.script is not None:
+        values["script"] = Path(table.script)
+    if table.ca_file is not None:
+        values["ca_file"] = Path(table.ca_file)
+    values["headers"] = {
+        header: _from_environment(name, variable, environment)
+        for header, variable in table.header_env.items()
+    }
+    values["api_key"] = _key(name, table, environment)
+    try:
+        return ProviderSettings.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(
+            f"providers.{name}{'.' + where if where else ''}: {_plain(first['msg'])}",
+            param=f"providers.{name}",
+        ) from None
+
+
+def _key(name: str, table: ProviderTable, environment: Mapping[str, str]) -> Secret | None:
+    if table.api_key_env is not None and table.api_key_file is not None:
+        raise ConfigError(f"providers.{name}: give api_key_env or api_key_file, not both")
+    if table.api_key_env is not None:
+        return _from_environment(name, table.api_key_env, environment)
+    if table.api_key_file is None:
+        return None
+    try:
+        key = Path(table.api_key_file).expanduser().read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "not text"
+        raise ConfigError(
+            f"providers.{name}: the key file {table.api_key_file} can't be read: {why}"
+        ) from None
+    if not key:
+        raise ConfigError(f"providers.{name}: the key file {table.api_key_file} is empty")
+    return Secret(key)
+
+
+def _from_environment(name: str, variable: str, environment: Mapping[str, str]) -> Secret:
+    value = environment.get(variable, "").strip()
+    if not value:
+        raise ConfigError(
+            f"provider `{name}` has no key: set {variable}, or name another model with --model",
+            param=f"providers.{name}",
+            variable=variable,
+        )
+    return Secret(value)
+
+
+def _plain(message: str) -> str:
+    return message.removeprefix("Value error, ")

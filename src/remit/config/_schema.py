@@ -1,0 +1,83 @@
+"""The shape of `remit.toml` above the tables that other modules own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from remit.contract import Model
+
+
+class HostTable(Model):
+    """`[host]`: the host process itself."""
+
+    listen: str = "127.0.0.1:7433"
+    """Address and port of `remit serve`."""
+    database: str = "sqlite"
+    """`sqlite` (in the data folder), or a `postgresql://` address."""
+    link_grace_ms: int = Field(default=30_000, ge=0)
+    """How long a node's lost link is waited for before its runs' tools are stopped."""
+    max_running: int = Field(default=100, ge=1)
+    """Runs that go on at once."""
+    max_queued: int = Field(default=1_000, ge=0)
+    """Runs that wait beside them."""
+
+    @field_validator("listen")
+    @classmethod
+    def _check_listen(cls, value: str) -> str:
+        host, _, port = value.rpartition(":")
+        if not host or not port.isdigit() or not 0 <= int(port) <= 65_535:
+            raise ValueError("an address is HOST:PORT, such as 127.0.0.1:7433")
+        return value
+
+    @field_validator("database")
+    @classmethod
+    def _check_database(cls, value: str) -> str:
+        if value != "sqlite":
+            raise ValueError('only "sqlite" is supported by this version')
+        return value
+
+
+class ProviderTable(Model):
+    """`[providers.NAME]`: a provider as it stands in a file; keys are named, never written inline."""
+
+    kind: str
+    """openai, openai-chat, openai-compatible or scripted."""
+    api_key_env: str | None = None
+    """The environment variable that holds the key."""
+    api_key_file: str | None = None
+    """A file that holds the key, and nothing else."""
+    base_url: str | None = None
+    script: str | None = None
+    """The file that a scripted provider plays; a relative one is relative to the file that names it."""
+    organization: str | None = None
+    project: str | None = None
+    header_env: dict[str, str] = Field(default_factory=dict[str, str])
+    """Header -> the environment variable that holds its value."""
+    extra_body: dict[str, Any] = Field(default_factory=dict[str, Any])
+    proxy: str | None = None
+    ca_file: str | None = None
+    connect_timeout_ms: int | None = None
+    first_byte_timeout_ms: int | None = None
+    idle_timeout_ms: int | None = None
+    call_timeout_ms: int | None = None
+
+
+class NodeTable(Model):
+    """`[nodes.NAME]`: what a node offers. `local` is the node inside the host's own process."""
+
+    alias: str | None = None
+    platform: str | None = None
+    workspaces: tuple[dict[str, Any], ...] = ()
+
+
+class FileShape(Model):
+    """The top of a file. What a table holds is checked by the module that owns it."""
+
+    host: HostTable = Field(default_factory=HostTable)
+    providers: dict[str, ProviderTable] = Field(default_factory=dict[str, ProviderTable])
+    pools: dict[str, dict[str, Any]] = Field(default_factory=dict[str, dict[str, Any]])
+    bindings: dict[str, dict[str, Any]] = Field(default_factory=dict[str, dict[str, Any]])
+    nodes: dict[str, NodeTable] = Field(default_factory=dict[str, NodeTable])
+    prices: dict[str, dict[str, Any]] = Field(default_factory=dict[str, dict[str, Any]])

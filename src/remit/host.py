@@ -1,0 +1,394 @@
+"""The host: one of the two places where adapters are chosen. It admits runs, drives and settles them.
+
+    async with remit.Host(config) as host:
+        run = await host.start(RunRequest(prompt="make the failing test pass"))
+        async for event in run.events():
+            print(event.type)
+        print((await run.wait()).output)
+
+Opening a host starts an epoch, rolls half-done deliveries forward or back, and ends what dead epochs left
+behind. Closing it takes no more work, stops what still runs (`cancelled`, code `drain`), and closes
+everything in reverse.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from remit.admission import STAGES_OF, Admission, AdmissionSettings, Admitted, Binding, effective_binding
+from remit.config import Config, make_data_folder
+from remit.contract import CancelReceipt, DeliveryMode, RunRequest, RunView, StageKind
+from remit.engine import EmbeddedEngine
+from remit.errors import MisuseError, NotFound, RunCancelled, RunFailed, RunIndeterminate
+from remit.events import Event
+from remit.models import ModelPool, build_pool
+from remit.node_agent import EmbeddedNode
+from remit.nodes import InProcessLink
+from remit.primitives import Clock, Ids, SystemClock, SystemIds
+from remit.requests import parse_request
+from remit.runs import (
+    CancelAsked,
+    CancelBy,
+    Feed,
+    RunContext,
+    RunControl,
+    RunStore,
+    RunTimes,
+    StoredRun,
+    Submission,
+    sweep_dead_runs,
+)
+from remit.storage import Epochs, SqliteStore
+from remit.usage import PriceBook
+from remit.work import WorkRegistry
+
+__all__ = ["CancelOutcome", "Host", "Run"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelOutcome:
+    """What a cancel did."""
+
+    changed: bool
+    """False: the run had ended, or was committed to its end; nothing changed."""
+    run: RunView
+    """The run as it ended."""
+
+    @property
+    def receipt(self) -> CancelReceipt | None:
+        """Each piece of work, how it was stopped and how fast; None where no cancel counted."""
+        return self.run.cancel
+
+
+class Host:
+    """A process that admits, runs and settles.
+
+    Args:
+        config: The settings in force.
+        clock: Where time comes from.
+        ids: Where ids come from.
+        times: How long the parts of an end may take; None: for a host that lives as long as its caller.
+        door_delivery: What a request gets that says nothing of delivery.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+        times: RunTimes | None = None,
+        door_delivery: DeliveryMode = "patch",
+    ) -> None:
+        self.config = config
+        self.clock = clock or SystemClock()
+        self.ids = ids or SystemIds()
+        self._times = times or RunTimes(link_grace_ms=0)
+        self._door_delivery: DeliveryMode = door_delivery
+        self._stack = AsyncExitStack()
+        self._pools: dict[str, ModelPool] = {}
+        self._prices = PriceBook(config.prices)
+        self._parts: _Parts | None = None
+        self.swept: tuple[RunView, ...] = ()
+        """Runs of dead hosts that were ended when this one opened."""
+
+    # ---- opening and closing
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            await self._open(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.drain()
+        self._parts = None
+        await self._stack.aclose()
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        data = make_data_folder(self.config.data)
+        store = await stack.enter_async_context(SqliteStore.open(data, clock=self.clock))
+        epoch = stack.enter_context(Epochs(data).start())
+        registry = WorkRegistry()
+        node = await stack.enter_async_context(
+            EmbeddedNode(self.config, data=data, clock=self.clock, ids=self.ids)
+        )
+        link = await stack.enter_async_context(InProcessLink(node))
+        feed = Feed(store, self.clock)
+        admission = Admission(
+            AdmissionSettings(
+                max_running=self.config.host.max_running,
+                max_queued=self.config.host.max_queued,
+                default_binding=self.config.default_binding,
+            ),
+            self.config.bindings,
+            catalog=ModelCatalog(self.config, self._prices, self.clock),
+            clock=self.clock,
+            ids=self.ids,
+        )
+        engine = await stack.enter_async_context(
+            EmbeddedEngine(store, epoch=epoch.id, make_context=self._make_context)
+        )
+        self._parts = _Parts(
+            store=store,
+            epoch=epoch.id,
+            registry=registry,
+            node=node,
+            link=link,
+            feed=feed,
+            admission=admission,
+            engine=engine,
+        )
+        self.swept = await sweep_dead_runs(store, epoch.id, self.clock)
+
+    async def drain(self) -> None:
+        """Take no more work, and end what runs: `cancelled`, code `drain`. Returns when all of it has ended."""
+        parts = self._open_parts
+        parts.admission.drain()
+        async with asyncio.TaskGroup() as group:
+            for run_id in parts.engine.running:
+                control = parts.engine.find_control(run_id)
+                if control is not None:
+                    self._ask(control, "drain", None)
+                    group.create_task(control.ended.wait(), name=f"drain {run_id}")
+
+    # ---- runs
+
+    async def start(
+        self, request: RunRequest | Mapping[str, Any], *, idempotency_key: str | None = None
+    ) -> Run:
+        """Admit a run. Returns once it is stored; whatever happens to it later shows in its events and its end.
+
+        Raises:
+            RequestError: It must be changed, or the settings must; nothing was stored.
+            AdmissionError: Not now; nothing was stored.
+            IdempotencyConflict: Its id or key was used for another request.
+            StorageError: It couldn't be stored.
+        """
+        parts = self._open_parts
+        decision = parts.admission.decide(parse_request(request), door_delivery=self._door_delivery)
+        if not isinstance(decision, Admitted):
+            raise decision.error
+        self._pools_of(decision.binding)  # a provider without its key is refused here, not later
+        submitted = await parts.store.submit(
+            Submission(
+                run=decision.run,
+                request=decision.request,
+                fingerprint=decision.fingerprint,
+                epoch=parts.epoch,
+                idempotency_key=idempotency_key,
+                text_replaced=decision.text_replaced,
+            )
+        )
+        run_id = submitted.run.view.id
+        if submitted.created:
+            parts.admission.permits.ask(run_id)
+            parts.engine.start(run_id)
+        return Run(self, run_id)
+
+    async def find_run(self, run_id: str) -> RunView | None:
+        """A run as it stands now; None when there is none of that id."""
+        stored = await self._open_parts.store.find_run(run_id)
+        return stored.view if stored is not None else None
+
+    def open_run(self, run_id: str) -> Run:
+        """The handle of a run that was started before."""
+        return Run(self, run_id)
+
+    @property
+    def store(self) -> RunStore:
+        """Where this host's runs are kept, to be read from."""
+        return self._open_parts.store
+
+    @property
+    def node(self) -> EmbeddedNode:
+        """The node inside this process."""
+        return self._open_parts.node
+
+    @property
+    def registry(self) -> WorkRegistry:
+        """What is running now."""
+        return self._open_parts.registry
+
+    @property
+    def link(self) -> InProcessLink:
+        """The link to the node inside this process."""
+        return self._open_parts.link
+
+    # ---- for the handles
+
+    @property
+    def _open_parts(self) -> _Parts:
+        if self._parts is None:
+            raise MisuseError("the host isn't open: use `async with Host(...)`")
+        return self._parts
+
+    def _follow(self, run_id: str, after: int) -> AsyncIterator[Event]:
+        return self._open_parts.feed.follow(run_id, after=after)
+
+    def _control(self, run_id: str) -> RunControl | None:
+        return self._open_parts.engine.find_control(run_id)
+
+    def _ask(self, control: RunControl, by: CancelBy, reason: str | None) -> bool:
+        asked = CancelAsked(by=by, reason=reason, at=self.clock.now(), at_monotonic=self.clock.monotonic())
+        return control.ask(asked)
+
+    def _make_context(self, stored: StoredRun, control: RunControl) -> RunContext:
+        parts = self._open_parts
+        configured = self.config.bindings.get(stored.view.binding)
+        if configured is None:
+            raise NotFound(f"no binding `{stored.view.binding}` is configured any more")
+        binding = effective_binding(configured, stored.request, door_delivery=self._door_delivery)
+        return RunContext(
+            stored=stored,
+            binding=binding,
+            pools=self._pools_of(binding),
+            store=parts.store,
+            link=parts.link if stored.view.workspace is not None else None,
+            registry=parts.registry,
+            feed=parts.feed,
+            prices=self._prices,
+            clock=self.clock,
+            ids=self.ids,
+            control=control,
+            place=parts.admission.permits.place(stored.view.id),
+            times=self._times,
+        )
+
+    def _pools_of(self, binding: Binding) -> dict[StageKind, ModelPool]:
+        pools: dict[StageKind, ModelPool] = {}
+        for kind in STAGES_OF[binding.profile]:
+            settings = self.config.get_pool(binding.stage(kind))
+            if settings.name not in self._pools:
+                providers = {
+                    member.provider_name: self.config.get_provider(member.provider_name)
+                    for member in settings.members
+                }
+                self._pools[settings.name] = build_pool(
+                    settings, providers, clock=self.clock, ids=self.ids, prices=self._prices
+                )
+            pools[kind] = self._pools[settings.name]
+        return pools
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    """An open host's adapters."""
+
+    store: SqliteStore
+    epoch: str
+    registry: WorkRegistry
+    node: EmbeddedNode
+    link: InProcessLink
+    feed: Feed
+    admission: Admission
+    engine: EmbeddedEngine
+
+
+class ModelCatalog:
+    """Which models there are and which have a price, for admission."""
+
+    def __init__(self, config: Config, prices: PriceBook, clock: Clock) -> None:
+        self._config = config
+        self._prices = prices
+        self._clock = clock
+
+    def models_of(self, pool: str) -> tuple[str, ...] | None:
+        """`NAME:MODEL` of each member of a pool; None: no such pool."""
+        settings = self._config.pools.get(pool)
+        return tuple(member.model for member in settings.members) if settings is not None else None
+
+    def is_known(self, model: str) -> bool:
+        """Whether `NAME:MODEL` names a configured provider."""
+        name, colon, rest = model.partition(":")
+        return bool(colon and rest) and self._config.find_provider(name) is not None
+
+    def is_priced(self, model: str) -> bool:
+        """Whether the model has a price, or is free."""
+        table = self._config.find_provider(model.partition(":")[0])
+        if table is None:
+            return False
+        found = self._prices.find(model, kind=table.kind, at=self._clock.now(), base_url=table.base_url)
+        return found is not None
+
+
+class Run:
+    """The handle of one run. It holds nothing: dropping it changes nothing."""
+
+    def __init__(self, host: Host, run_id: str) -> None:
+        self._host = host
+        self.id = run_id
+
+    def events(self, *, after: int = 0) -> AsyncIterator[Event]:
+        """Its events from `after` on, to its terminal; what isn't stored (`seq` None) comes in between.
+
+        Cancellation: this viewer is gone; the run goes on.
+        """
+        return self._host._follow(self.id, after)  # pyright: ignore[reportPrivateUsage] - one module
+
+    async def view(self) -> RunView:
+        """The run as it stands now.
+
+        Raises:
+            NotFound: There is no such run.
+        """
+        view = await self._host.find_run(self.id)
+        if view is None:
+            raise NotFound(f"no run {self.id}", run_id=self.id)
+        return view
+
+    async def ended(self) -> RunView:
+        """The run as it ended, however it ended. Cancellation: the wait just ends; the run goes on.
+
+        Raises:
+            NotFound: There is no such run.
+            RemitError: This host lost the run, or couldn't store its end.
+        """
+        control = self._host._control(self.id)  # pyright: ignore[reportPrivateUsage] - one module
+        return await control.wait() if control is not None else await self.view()
+
+    async def wait(self) -> RunView:
+        """The run, once it has completed.
+
+        Raises:
+            RunFailed: It failed.
+            RunCancelled: It was cancelled.
+            RunIndeterminate: How it ended, or what it cost, can't be proven.
+
+        Cancellation: the wait just ends; the run goes on.
+        """
+        view = await self.ended()
+        terminal = view.terminal
+        if terminal is None or terminal.kind == "completed":
+            return view
+        kinds = {"failed": RunFailed, "cancelled": RunCancelled, "indeterminate": RunIndeterminate}
+        raise kinds[terminal.kind](
+            terminal.message or terminal.kind,
+            **{"run_id": view.id, "kind": terminal.kind, "class": terminal.class_, "reason": terminal.code},
+        )
+
+    async def cancel(self, *, by: CancelBy = "caller", reason: str | None = None) -> CancelOutcome:
+        """Stop the run and everything it started; returns once its terminal is durable.
+
+        Cancellation: the cancel stands; only the wait ends.
+        """
+        control = self._host._control(self.id)  # pyright: ignore[reportPrivateUsage] - one module
+        changed = control is not None and self._host._ask(control, by, reason)  # pyright: ignore[reportPrivateUsage]
+        return CancelOutcome(changed=changed, run=await self.ended())
+
+    def cancel_nowait(self, *, by: CancelBy = "caller", reason: str | None = None) -> bool:
+        """Ask for the cancel without waiting for it. False: it changes nothing."""
+        control = self._host._control(self.id)  # pyright: ignore[reportPrivateUsage] - one module
+        return control is not None and self._host._ask(control, by, reason)  # pyright: ignore[reportPrivateUsage]
+
+    def acknowledge(self, accepted: bool = True) -> bool:
+        """Answer a `finalizing` run that asked for it. False: it isn't waiting, and nothing changed."""
+        control = self._host._control(self.id)  # pyright: ignore[reportPrivateUsage] - one module
+        return control is not None and control.acknowledge(accepted)
