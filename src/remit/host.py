@@ -149,7 +149,7 @@ class Host:
         self.swept = await sweep_dead_runs(store, epoch.id, self.clock)
 
     async def drain(self) -> None:
-        """Take no more work, and end what runs: `cancelled`, code `drain`. Returns when all of it has ended."""
+        """Take no more work, and end what runs (`cancelled`, code `drain`); returns when all has ended."""
         parts = self._open_parts
         parts.admission.drain()
         async with asyncio.TaskGroup() as group:
@@ -164,7 +164,7 @@ class Host:
     async def start(
         self, request: RunRequest | Mapping[str, Any], *, idempotency_key: str | None = None
     ) -> Run:
-        """Admit a run. Returns once it is stored; whatever happens to it later shows in its events and its end.
+        """Admit a run; returns once it is stored. What happens to it later shows in its events and its end.
 
         Raises:
             RequestError: It must be changed, or the settings must; nothing was stored.
