@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol, Self
 from remit.contract import WorkKind
 from remit.errors import MisuseError
 from remit.primitives import Clock
+from remit.work._elapsed import elapsed_ms
 from remit.work._handles import Handle, fire_handle
 from remit.work._metrics import Metrics
 
@@ -81,7 +82,7 @@ class CleanupRunner:
         except Exception as raised:  # noqa: BLE001 - any failure of a handle is an outcome, never a reversal
             error = raised
         if cleanup.counted:
-            self._report(cleanup, error, int((self._clock.monotonic() - begun) * 1000))
+            self._report(cleanup, error, elapsed_ms(begun, self._clock.monotonic()))
 
     def _report(self, cleanup: Cleanup, error: Exception | None, duration_ms: int) -> None:
         labels = {"work_kind": cleanup.kind.value, "outcome": "failed" if error else "completed"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from weakref import ref
 
 from remit.work._items import ObservedStage, WorkSpec
 
@@ -74,7 +75,8 @@ class ObservationToken:
     __slots__ = ("__entry", "__revision")
 
     def __init__(self, entry: Entry, revision: int) -> None:
-        self.__entry = entry
+        # Weak: a token that somebody keeps must not keep the item's guard.
+        self.__entry = ref(entry)
         self.__revision = revision
 
     def __eq__(self, other: object) -> bool:
@@ -90,6 +92,6 @@ class ObservationToken:
     def __repr__(self) -> str:
         return "ObservationToken()"
 
-    def unseal(self) -> tuple[Entry, int]:
-        """For the registry alone."""
-        return self.__entry, self.__revision
+    def unseal(self) -> tuple[Entry | None, int]:
+        """For the registry alone: the registration, if it still exists, and its revision."""
+        return self.__entry(), self.__revision

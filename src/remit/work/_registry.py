@@ -11,6 +11,7 @@ from remit.contract import How, WorkKind
 from remit.errors import MisuseError
 from remit.primitives import Clock
 from remit.work._cleanup import Cleanup, CleanupFailure, CleanupRunner, Cleanups
+from remit.work._elapsed import elapsed_ms
 from remit.work._entry import Entry, ObservationToken, Session
 from remit.work._handles import Handle, ServiceCallHandle, is_cancellable
 from remit.work._items import (
@@ -36,7 +37,6 @@ from remit.work._permits import (
 from remit.work._tree import Tree
 
 _LONGEST_PAGE: Final = 128
-_LONGEST_MS: Final = 2**53 - 1
 
 
 class WorkRegistry:
@@ -247,7 +247,7 @@ class WorkRegistry:
         """
         self._check_thread()
         entry, revision = token.unseal()
-        if revision != entry.revision or self._tree.find(entry.session_id, entry.work_id) is not entry:
+        if entry is None or revision != entry.revision or not self._is_current(entry):
             return None
         entry.stage = stage
         entry.stage_at = self._clock.monotonic()
@@ -261,9 +261,10 @@ class WorkRegistry:
         """
         self._check_thread()
         entry, _ = token.unseal()
-        if self._tree.find(entry.session_id, entry.work_id) is not entry:
-            return None
-        return self._take(entry)
+        return self._take(entry) if entry is not None and self._is_current(entry) else None
+
+    def _is_current(self, entry: Entry) -> bool:
+        return self._tree.find(entry.session_id, entry.work_id) is entry
 
     def observation_page(
         self, session_id: str, *, after: str | None = None, limit: int = _LONGEST_PAGE
@@ -364,15 +365,11 @@ def _cleanup(entry: Entry, *, counted: bool) -> Cleanup:
     return Cleanup(entry.session_id, entry.work_id, entry.spec.kind, entry.handle, counted)
 
 
-def _elapsed_ms(entry: Entry, now: float) -> int:
-    return min(max(int((now - entry.stage_at) * 1000), 0), _LONGEST_MS)
-
-
 def _page_entry(entry: Entry, now: float) -> PageEntry:
     return PageEntry(
         work_id=entry.work_id,
         stage=entry.stage,
-        elapsed_ms=None if entry.stage is None else _elapsed_ms(entry, now),
+        elapsed_ms=None if entry.stage is None else elapsed_ms(entry.stage_at, now),
         cancelled=entry.cancelled,
     )
 
@@ -389,6 +386,8 @@ def _snapshot(entry: Entry, now: float) -> WorkSnapshot:
         label=entry.spec.label,
         tool_call_id=entry.spec.tool_call_id,
         status="cancelling" if entry.cancelled else "running",
-        observation=None if seen is None else Observation(stage=seen, elapsed_ms=_elapsed_ms(entry, now)),
+        observation=None
+        if seen is None
+        else Observation(stage=seen, elapsed_ms=elapsed_ms(entry.stage_at, now)),
         cancellable=is_cancellable(entry.handle),
     )

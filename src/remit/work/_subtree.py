@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from remit.contract import How
+from remit.work._elapsed import elapsed_ms
 from remit.work._items import ClosedItem, OpenItem
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Subtree:
                     kind=entry.spec.kind,
                     label=entry.spec.label,
                     how=how,
-                    ms=max(0, int((now - self.cancelled_at) * 1000)),
+                    ms=elapsed_ms(self.cancelled_at, now),
                     pids=tuple(pids),
                 )
             )

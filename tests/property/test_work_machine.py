@@ -1,0 +1,280 @@
+"""The work registry against a model that has no index, no cache and no counter."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from remit.contract import WorkKind
+from remit.work import CancelToken, ObservationToken, ObservedStage, ServiceCallHandle, WorkSpec
+from work_kit import Kit
+
+SESSIONS = st.sampled_from(["s1", "s2"])
+IDS = st.sampled_from(["a", "b", "c", "d", "e", "f"])
+Key = tuple[str, str]
+
+
+class Plain:
+    """One registration, as a model would write it down on paper."""
+
+    def __init__(self, parent: Key | None, *, cancelled: bool, owner: int, token: CancelToken | None) -> None:
+        self.parent = parent
+        self.token = token
+        self.cancelled = cancelled
+        self.owner = owner
+        self.revision = 0
+        self.stage: ObservedStage | None = None
+
+
+class NaiveRegistry:
+    """Everything is found by looking at everything."""
+
+    def __init__(self) -> None:
+        self.items: dict[Key, Plain] = {}
+        self.owners = 0
+        self.fired: list[Key] = []
+
+    def below(self, top: Key) -> set[Key]:
+        found: set[Key] = set()
+        grown = True
+        while grown:
+            grown = False
+            for key, item in self.items.items():
+                if key not in found and key != top and (item.parent == top or item.parent in found):
+                    found.add(key)
+                    grown = True
+        return found
+
+    def register(self, key: Key, parent: Key | None, token: CancelToken | None = None) -> bool:
+        old = self.items.get(key)
+        self.owners += 1
+        inherited = parent is not None and parent != key and parent in self.items
+        born = (old is not None and old.cancelled) or (inherited and self.items[parent].cancelled)
+        self.items[key] = Plain(parent, cancelled=born, owner=self.owners, token=token)
+        if born:
+            newly = {below for below in self.below(key) if not self.items[below].cancelled}
+            for found in {key} | newly:
+                self.items[found].cancelled = True
+                if self.items[found].token is None:
+                    self.fired.append(found)
+        return old is None
+
+    def cancel(self, key: Key) -> set[Key]:
+        item = self.items.get(key)
+        if item is None or item.cancelled:
+            return set()
+        flagged = {found for found in {key} | self.below(key) if not self.items[found].cancelled}
+        for found in flagged:
+            self.items[found].cancelled = True
+        self.fired.extend(flagged)
+        return flagged
+
+    def remove(self, key: Key) -> bool:
+        item = self.items.pop(key, None)
+        if item is None:
+            return False
+        for other_key, other in self.items.items():
+            if other.parent == key:
+                other.parent = None if item.parent in (key, other_key) else item.parent
+        return True
+
+
+class Machine(RuleBasedStateMachine):
+    """B1-B73, as far as they speak of state.
+
+    Registering again, registering under what is cancelled, stale tokens, loops of parents, links across
+    sessions, and every kind of removal, in any order.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kit = Kit()
+        self.model = NaiveRegistry()
+        self.tokens: list[tuple[ObservationToken, Key, int, int]] = []
+        self.receipts: dict[Key, tuple[set[Key], list[Key]]] = {}
+
+    # ---- registering and cancelling
+
+    @rule(session=SESSIONS, work_id=IDS, parent=st.none() | IDS, other=st.booleans())
+    def register(self, session: str, work_id: str, parent: str | None, other: bool) -> None:
+        parent_session = ("s2" if session == "s1" else "s1") if other else session
+        key = (session, work_id)
+        parent_key = None if parent is None else (parent_session, parent)
+        was = self.model.items.get(key)
+        if parent_key == key:
+            parent_key = None
+            parent = None
+        answer = self.kit.add(
+            work_id, session=session, parent=parent, parent_session=parent_session if other else None
+        )
+        assert answer == (True, self.model.register(key, parent_key))
+        assert (was is None) == answer[1]
+        self._join_receipts(key)
+
+    @rule(session=SESSIONS, work_id=IDS, parent=IDS)
+    def register_service_call(self, session: str, work_id: str, parent: str) -> None:
+        key, parent_key = (session, work_id), (session, parent)
+        if parent_key == key:
+            return
+        token = CancelToken()
+        spec = WorkSpec(
+            work_id=work_id,
+            kind=WorkKind.PLUGIN_INVOCATION,
+            label="",
+            handle=ServiceCallHandle(token),
+            parent_work_id=parent,
+        )
+        self.kit.registry.register(session, spec)
+        self.model.register(key, parent_key, token)
+        assert token.tripped == self.model.items[key].cancelled
+        self._join_receipts(key)
+
+    @rule(session=SESSIONS, work_id=IDS)
+    def cancel(self, session: str, work_id: str) -> None:
+        key = (session, work_id)
+        flagged = self.kit.registry.cancel(session, work_id)
+        expected = self.model.cancel(key)
+        assert len(flagged) == len(set(flagged))
+        assert set(flagged) == expected
+        if flagged:
+            assert flagged[0] == key
+            self.receipts[key] = ({key} | self.model.below(key), [])
+
+    @rule(work_id=IDS)
+    def cancel_everywhere(self, work_id: str) -> None:
+        before = {key for key, item in self.model.items.items() if not item.cancelled}
+        flagged = self.kit.registry.cancel_everywhere(work_id)
+        expected: set[Key] = set()
+        for session in ("s1", "s2"):
+            key = (session, work_id)
+            expected |= self.model.cancel(key)
+            if key in before and key in expected:
+                self.receipts[key] = ({key} | self.model.below(key), [])
+        assert set(flagged) == expected
+
+    # ---- removing
+
+    @rule(session=SESSIONS, work_id=IDS, take=st.booleans())
+    def remove(self, session: str, work_id: str, take: bool) -> None:
+        key = (session, work_id)
+        if take:
+            spec = self.kit.registry.take(session, work_id)
+            assert (spec is not None) == (key in self.model.items)
+        else:
+            assert self.kit.registry.finish(session, work_id, "term") == (key in self.model.items)
+        self._leave_receipts(key)
+        self.model.remove(key)
+
+    # ---- observing
+
+    @rule(session=SESSIONS, work_id=IDS)
+    def capture(self, session: str, work_id: str) -> None:
+        key = (session, work_id)
+        token = self.kit.registry.observation_token(session, work_id)
+        item = self.model.items.get(key)
+        assert (token is None) == (item is None)
+        if token is not None and item is not None:
+            self.tokens.append((token, key, item.owner, item.revision))
+
+    @precondition(lambda self: self.tokens)
+    @rule(data=st.data(), stage=st.sampled_from(ObservedStage))
+    def observe(self, data: st.DataObject, stage: ObservedStage) -> None:
+        token, key, owner, revision = data.draw(st.sampled_from(self.tokens))
+        item = self.model.items.get(key)
+        fresh = self.kit.registry.observe(token, stage)
+        current = item is not None and item.owner == owner and item.revision == revision
+        assert (fresh is not None) == current
+        if fresh is not None and item is not None:
+            item.stage = stage
+            item.revision += 1
+            self.tokens.append((fresh, key, owner, item.revision))
+
+    @precondition(lambda self: self.tokens)
+    @rule(data=st.data())
+    def take_observed(self, data: st.DataObject) -> None:
+        token, key, owner, _ = data.draw(st.sampled_from(self.tokens))
+        item = self.model.items.get(key)
+        spec = self.kit.registry.take_observed(token)
+        assert (spec is not None) == (item is not None and item.owner == owner)
+        if spec is not None:
+            assert spec.work_id == key[1]
+            self._leave_receipts(key)
+            self.model.remove(key)
+
+    @rule()
+    def fire_all(self) -> None:
+        assert sorted(self.kit.cleanups.launched()) == sorted(self.model.fired)
+        self.model.fired.clear()
+        asyncio.run(self.kit.cleanups.run_all())
+
+    # ---- receipts: what once belonged to a cancelled subtree does so until it ends
+
+    def _join_receipts(self, key: Key) -> None:
+        for members, _ in self.receipts.values():
+            if self.model.items[key].parent in members:
+                members |= {key} | self.model.below(key)
+
+    def _leave_receipts(self, key: Key) -> None:
+        item = self.model.items.get(key)
+        self.receipts.pop(key, None)
+        for members, ended in self.receipts.values():
+            if key in members:
+                members.discard(key)
+                if item is not None and item.cancelled:
+                    ended.append(key)
+
+    # ---- what holds at any time
+
+    @invariant()
+    def lists_agree(self) -> None:
+        shown = {(session, item.work_id): item for session, item in self.kit.registry.active_all()}
+        assert list(shown) == sorted(self.model.items)
+        for key, item in self.model.items.items():
+            assert (shown[key].status == "cancelling") == item.cancelled
+            seen = shown[key].observation
+            assert (None if seen is None else seen.stage) == item.stage
+        assert self.kit.registry.active_count() == len(self.model.items)
+
+    @invariant()
+    def pages_agree(self) -> None:
+        for session in ("s1", "s2"):
+            after: str | None = None
+            read: list[str] = []
+            while True:
+                page = self.kit.registry.observation_page(session, after=after, limit=2)
+                read += [entry.work_id for entry in page.entries]
+                after = page.next_after
+                if after is None:
+                    break
+            assert read == sorted(work_id for found, work_id in self.model.items if found == session)
+            assert tuple(read) == self.kit.registry.active_ids_for_session(session)
+
+    @invariant()
+    def nothing_below_a_flag_is_unflagged(self) -> None:
+        for key, item in self.model.items.items():
+            if item.cancelled:
+                assert all(self.model.items[below].cancelled for below in self.model.below(key))
+
+    @invariant()
+    def receipts_agree(self) -> None:
+        for (session, work_id), (members, ended) in self.receipts.items():
+            if (session, work_id) not in self.model.items:
+                continue
+            found = self.kit.registry.open_items(session, work_id)
+            assert {(item.session_id, item.work_id) for item in found} == members
+            told = [
+                (item.session_id, item.work_id) for item in self.kit.registry.closed_items(session, work_id)
+            ]
+            assert told == ended
+
+    def teardown(self) -> None:
+        for session, work_id in sorted(self.model.items):
+            assert self.kit.registry.finish(session, work_id)
+        assert self.kit.registry._tree.sessions == {}
+
+
+TestWorkMachine = Machine.TestCase
+TestWorkMachine.settings = settings(stateful_step_count=40)
