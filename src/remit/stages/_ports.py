@@ -41,8 +41,8 @@ class ToolUse:
 class Tools(Protocol):
     """The run's hands: opens the checkout when first used, registers the work, asks the node.
 
-    A tool-level failure is a `ToolResponse` with that status. Raises `NodeError` when the node is lost or can't
-    open the checkout (the run ends with that).
+    A tool-level failure is a `ToolResponse` with that status. Raises `NodeError` when the node is lost or
+    can't open the checkout (the run ends with that).
     """
 
     async def call(self, use: ToolUse, *, max_shown_bytes: int) -> ToolResponse:
@@ -109,7 +109,7 @@ class StageAnswer:
     used_tools: bool = False
 
 
-class StageFailure(Exception):  # noqa: N818 - it is an answer with another outcome, not a fault
+class StageFailure(Exception):
     """The stage has no answer, for a reason that is the stage's own (`invalid_output`, evidence, …).
 
     Provider, limit and node errors go through as they are; the supervisor classifies them.
@@ -127,5 +127,5 @@ class Partial:
     """What a stage had so far, readable while it runs and after it failed."""
 
     text: str = ""
-    """The last text of the model."""
+    """The last text of the model, as of its last request that ended, in whatever way."""
     commands: list[CommandRecord] = field(default_factory=list[CommandRecord])
