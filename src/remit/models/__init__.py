@@ -1,1 +1,77 @@
 """Who is asked: the model port, pools, provider adapters, and the scripted provider."""
+
+from remit.models._build import Providers, build_pool
+from remit.models._catalog import (
+    DEFAULT_MAX_OUTPUT_TOKENS,
+    DEFAULT_WINDOW_TOKENS,
+    known_max_output,
+    known_window,
+)
+from remit.models._codec import message_from_json, message_to_json
+from remit.models._estimate import estimate_input_tokens, estimate_text_tokens
+from remit.models._messages import (
+    AssistantBlock,
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolResult,
+    ToolResultsMessage,
+    UserMessage,
+    message_role,
+)
+from remit.models._options import check_options
+from remit.models._pool import Pool, Prices
+from remit.models._port import (
+    AttemptFinish,
+    AttemptLedger,
+    AttemptStart,
+    Delta,
+    Finish,
+    ModelPool,
+    ModelReply,
+    ModelRequest,
+)
+from remit.models._settings import PROVIDER_KINDS, SUPPORTED_KINDS, PoolMember, PoolSettings, ProviderSettings
+
+__all__ = [
+    "DEFAULT_MAX_OUTPUT_TOKENS",
+    "DEFAULT_WINDOW_TOKENS",
+    "PROVIDER_KINDS",
+    "SUPPORTED_KINDS",
+    "AssistantBlock",
+    "AssistantMessage",
+    "AttemptFinish",
+    "AttemptLedger",
+    "AttemptStart",
+    "Delta",
+    "Finish",
+    "Message",
+    "ModelPool",
+    "ModelReply",
+    "ModelRequest",
+    "Pool",
+    "PoolMember",
+    "PoolSettings",
+    "Prices",
+    "ProviderSettings",
+    "Providers",
+    "SystemMessage",
+    "TextBlock",
+    "ThinkingBlock",
+    "ToolCallBlock",
+    "ToolResult",
+    "ToolResultsMessage",
+    "UserMessage",
+    "build_pool",
+    "check_options",
+    "estimate_input_tokens",
+    "estimate_text_tokens",
+    "known_max_output",
+    "known_window",
+    "message_from_json",
+    "message_role",
+    "message_to_json",
+]

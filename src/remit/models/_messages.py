@@ -98,7 +98,7 @@ class ToolResultsMessage:
 
     results: tuple[ToolResult, ...]
     note: str | None = None
-    """Text of Remit's own for the model, after the results: a limit that is near, a message from the caller."""
+    """Text of Remit's own for the model, after the results: a limit that is near, a caller's message."""
 
 
 Message = SystemMessage | UserMessage | AssistantMessage | ToolResultsMessage

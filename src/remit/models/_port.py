@@ -90,8 +90,8 @@ class AttemptLedger(Protocol):
         """Reserve its worst case and store its row; returns once that is durable.
 
         Returns:
-            The most output tokens that this attempt may ask for: `start.max_output_tokens`, or less where only
-            less fits into what is left of a limit. The request must be sent with it.
+            The most output tokens that this attempt may ask for: `start.max_output_tokens`, or less where
+            only less fits into what is left of a limit. The request must be sent with it.
 
         Raises:
             LimitReached: It doesn't fit into what is left; nothing was sent.

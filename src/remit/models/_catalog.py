@@ -1,0 +1,128 @@
+"""What is known of models by name: window, longest reply, whether and how they reason.
+
+Facts as of 2026-11, from the vendors' model pages and public reports. Nothing here is needed for a
+model to be used: what isn't known gets the stated defaults, and a pool member may say it itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+DEFAULT_WINDOW_TOKENS = 128_000
+"""Assumed for a model that isn't known."""
+DEFAULT_MAX_OUTPUT_TOKENS = 32_768
+"""Assumed for a model that isn't known; sent as its bound when the model costs money."""
+
+Reasoning = Literal["no", "always", "on_by_default", "off_by_default"]
+_ALL_BUT_MINIMAL = frozenset({"none", "low", "medium", "high", "xhigh"})
+_ALWAYS = frozenset({"low", "medium", "high", "xhigh", "max"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownModel:
+    """Facts about one model family."""
+
+    window_tokens: int
+    max_output_tokens: int
+    reasoning: Reasoning = "no"
+    efforts: frozenset[str] | None = None
+    """The reasoning efforts that it takes; None: not known."""
+    chat_effort_with_tools: bool = True
+    """Whether Chat Completions takes function tools together with a reasoning effort."""
+
+
+def _gpt5(window: int, reasoning: Reasoning, efforts: frozenset[str] | None, **more: bool) -> KnownModel:
+    return KnownModel(
+        window_tokens=window, max_output_tokens=128_000, reasoning=reasoning, efforts=efforts, **more
+    )
+
+
+_FIRST_GPT5 = _gpt5(400_000, "always", frozenset({"minimal", "low", "medium", "high"}))
+_LATE = {"chat_effort_with_tools": False}
+_CHAT_VARIANT = KnownModel(
+    window_tokens=128_000, max_output_tokens=16_384, reasoning="always", efforts=frozenset({"medium"})
+)
+_PRO = frozenset({"medium", "high", "xhigh"})
+_O_SERIES = KnownModel(
+    window_tokens=200_000,
+    max_output_tokens=100_000,
+    reasoning="always",
+    efforts=frozenset({"low", "medium", "high"}),
+)
+
+_OPENAI: dict[str, KnownModel] = {
+    "gpt-4.1": KnownModel(window_tokens=1_000_000, max_output_tokens=32_768),
+    "gpt-4o": KnownModel(window_tokens=128_000, max_output_tokens=16_384),
+    "gpt-4": KnownModel(window_tokens=128_000, max_output_tokens=16_384),
+    "gpt-3.5": KnownModel(window_tokens=16_385, max_output_tokens=4_096),
+    "gpt-oss": KnownModel(window_tokens=131_072, max_output_tokens=131_072, reasoning="always"),
+    "o1": _O_SERIES,
+    "o3": _O_SERIES,
+    "o4": _O_SERIES,
+    "gpt-5": _FIRST_GPT5,
+    "gpt-5-chat": KnownModel(window_tokens=128_000, max_output_tokens=16_384),
+    "gpt-5-pro": KnownModel(
+        window_tokens=400_000, max_output_tokens=272_000, reasoning="always", efforts=frozenset({"high"})
+    ),
+    "gpt-5-codex": _gpt5(400_000, "always", None),
+    "gpt-5.1": _gpt5(400_000, "off_by_default", frozenset({"none", "low", "medium", "high"})),
+    "gpt-5.1-chat": _CHAT_VARIANT,
+    "gpt-5.1-codex": _gpt5(400_000, "always", None),
+    "gpt-5.2": _gpt5(400_000, "off_by_default", _ALL_BUT_MINIMAL),
+    "gpt-5.2-chat": _CHAT_VARIANT,
+    "gpt-5.2-pro": _gpt5(400_000, "always", _PRO),
+    "gpt-5.3": _gpt5(400_000, "off_by_default", _ALL_BUT_MINIMAL),
+    "gpt-5.3-chat": _CHAT_VARIANT,
+    "gpt-5.4": _gpt5(1_050_000, "off_by_default", _ALL_BUT_MINIMAL, **_LATE),
+    "gpt-5.4-mini": _gpt5(400_000, "off_by_default", _ALL_BUT_MINIMAL, **_LATE),
+    "gpt-5.4-nano": _gpt5(400_000, "off_by_default", _ALL_BUT_MINIMAL, **_LATE),
+    "gpt-5.4-pro": _gpt5(1_050_000, "always", _PRO, **_LATE),
+    "gpt-5.5": _gpt5(1_000_000, "on_by_default", _ALL_BUT_MINIMAL, **_LATE),
+    "gpt-5.5-pro": _gpt5(1_000_000, "always", _PRO, **_LATE),
+    "gpt-5.6": _gpt5(1_050_000, "on_by_default", _ALL_BUT_MINIMAL | {"max"}, **_LATE),
+    "gpt-6": _gpt5(1_050_000, "on_by_default", _ALL_BUT_MINIMAL | {"max"}, **_LATE),
+    "gpt-6-astra": _gpt5(1_050_000, "always", _ALWAYS, **_LATE),
+    "gpt-6.1": _gpt5(1_050_000, "on_by_default", _ALL_BUT_MINIMAL | {"max"}, **_LATE),
+    "gpt-6.1-sol": _gpt5(1_050_000, "always", _ALWAYS, **_LATE),
+}
+_OTHERS: dict[str, KnownModel] = {
+    "deepseek-chat": KnownModel(window_tokens=64_000, max_output_tokens=8_192),
+    "deepseek-reasoner": KnownModel(window_tokens=64_000, max_output_tokens=65_536),
+    "gemini-1.5": KnownModel(window_tokens=1_000_000, max_output_tokens=8_192),
+    "gemini-2.0": KnownModel(window_tokens=1_000_000, max_output_tokens=8_192),
+    "gemini-2.5": KnownModel(window_tokens=1_048_576, max_output_tokens=65_536),
+    "gemini-3": KnownModel(window_tokens=1_000_000, max_output_tokens=65_536),
+    "kimi-k2": KnownModel(window_tokens=131_072, max_output_tokens=131_072),
+}
+
+
+def find_model(model: str) -> KnownModel | None:
+    """What is known of a model, by its name without a vendor's prefix (`vendor/model`)."""
+    return find_openai_model(model) or _longest_prefix(_OTHERS, _bare(model))
+
+
+def find_openai_model(model: str) -> KnownModel | None:
+    """The same for OpenAI's own models only."""
+    return _longest_prefix(_OPENAI, _bare(model))
+
+
+def known_max_output(model: str) -> int:
+    """The longest reply of a model, in tokens; the stated default where it isn't known."""
+    found = find_model(model)
+    return DEFAULT_MAX_OUTPUT_TOKENS if found is None else found.max_output_tokens
+
+
+def known_window(model: str) -> int:
+    """The context window of a model, in tokens; the stated default where it isn't known."""
+    found = find_model(model)
+    return DEFAULT_WINDOW_TOKENS if found is None else found.window_tokens
+
+
+def _bare(model: str) -> str:
+    return model.rpartition("/")[2].lower()
+
+
+def _longest_prefix(table: dict[str, KnownModel], name: str) -> KnownModel | None:
+    fitting = [prefix for prefix in table if name.startswith(prefix)]
+    return table[max(fitting, key=len)] if fitting else None

@@ -1,0 +1,261 @@
+"""Reads a Chat Completions reply as it stands on the wire.
+
+The bill and the verdict (whole or cut) hang on what is seen here, not on what a library makes of it.
+On the way through, the reply is put into a form that any SSE client reads the same: one event a line,
+separators escaped, tool calls numbered, broken usage left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from remit.contract import AttemptUsage
+from remit.models._chat_calls import CallSlots, ChunkShapeError
+from remit.models._chat_usage import read_chat_usage
+from remit.models._sse import SseEvent, SseReader
+from remit.models._wire import is_array, is_object
+from remit.primitives import clean_text, dump_json, escape_separators
+
+_DONE = "[DONE]"
+
+
+@dataclass(slots=True, kw_only=True)
+class ChatReading:
+    """What was read."""
+
+    done: bool = False
+    """`[DONE]` was seen."""
+    finish_word: str | None = None
+    """The provider's word for why it stopped."""
+    usage: AttemptUsage | None = None
+    error: Any = None
+    """An error object in the stream."""
+    body_id: str | None = None
+    has_text: bool = False
+    refusal: str = ""
+    extra_content: Any = None
+    """Opaque fields beside the text."""
+    flags: list[str] = field(default_factory=list[str])
+    fault: str | None = None
+    """Why the stream can't be understood."""
+    fault_is_final: bool = False
+    """Asking again won't help: whatever answers there doesn't speak this dialect."""
+    unfinished_record: bool = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether the dialect's end was seen: the end mark, or the reason why the model stopped."""
+        return self.fault is None and self.error is None and (self.done or self.finish_word is not None)
+
+    def flag(self, word: str) -> None:
+        """Note an oddity once."""
+        if word not in self.flags:
+            self.flags.append(word)
+
+
+class ChatObserver:
+    """Takes the bytes of one reply and gives on what an SDK is to see.
+
+    Args:
+        used_ids: Tool call ids that the conversation has already.
+        new_id: Makes a tool call id.
+    """
+
+    def __init__(self, *, used_ids: Iterable[str], new_id: Callable[[], str]) -> None:
+        self.reading = ChatReading()
+        self.calls = CallSlots(used_ids=used_ids, new_id=new_id)
+        self._reader = SseReader()
+
+    def feed(self, data: bytes) -> bytes:
+        """Bytes of a streamed reply.
+
+        Raises:
+            ChunkShapeError: The reply can't be understood; `reading.fault` says why.
+        """
+        return self._pass_on(self._reader.feed(data))
+
+    def feed_whole(self, body: bytes) -> bytes:
+        """The body of a reply that isn't streamed, given on as a stream."""
+        try:
+            value = json.loads(body.decode("utf-8", errors="replace").lstrip("\ufeff"))
+        except (ValueError, RecursionError):
+            start = " ".join(body[:200].decode("utf-8", errors="replace").split())
+            self.reading.fault_is_final = True
+            self._fail(f"the reply is neither an event stream nor JSON, but begins {start!r}")
+        self.reading.flag("not_streamed")
+        if is_array(value) and value:
+            value = value[0]
+        if not is_object(value):
+            self._fail("the reply is no JSON object")
+        if not value.get("error"):
+            value = _as_chunk(value)
+        events = [SseEvent(None, json.dumps(value)), SseEvent(None, _DONE)]
+        return self._pass_on(events)
+
+    def finish(self) -> bytes:
+        """The end of the stream."""
+        return self._pass_on(self._reader.finish())
+
+    def note_tail(self, data: bytes) -> None:
+        """Bytes after the end mark."""
+        if data.strip():
+            self.reading.flag("odd_tail")
+
+    def _fail(self, why: str) -> NoReturn:
+        self.reading.fault = why
+        raise ChunkShapeError(why)
+
+    def _pass_on(self, events: list[SseEvent]) -> bytes:
+        out: list[str] = []
+        for event in events:
+            if self.reading.done:
+                self.note_tail(event.data.encode())
+            elif event.data.strip().startswith(_DONE):
+                self.reading.done = True
+                out.append(_DONE)
+            else:
+                out += self._pass_record(event)
+        return "".join(f"data: {record}\n\n" for record in out).encode("utf-8", errors="replace")
+
+    def _pass_record(self, event: SseEvent) -> list[str]:
+        text = escape_separators(event.data)
+        try:
+            value = json.loads(text)
+        except RecursionError:
+            self._fail("a record that nests too deeply")
+        except ValueError:
+            return self._pass_odd_record(event, text)
+        if not event.whole:
+            self.reading.flag("odd_tail")
+        return [self._read(value, text, event.name)]
+
+    def _pass_odd_record(self, event: SseEvent, text: str) -> list[str]:
+        """A record that isn't JSON as it stands: several in one event, raw control characters, or cut."""
+        if not event.whole:
+            self.reading.unfinished_record = True
+            return []
+        try:
+            lines = [line for line in text.split("\n") if line.strip()]
+            values = [json.loads(line, strict=False) for line in lines]
+        except (ValueError, RecursionError):
+            self._fail("a record that isn't JSON")
+        self.reading.flag("odd_framing")
+        return [self._read(value, None, event.name) for value in values]
+
+    def _read(self, value: Any, text: str | None, event_name: str | None) -> str:
+        """Read one record; what to give on is its text, or the record anew where it had to be changed."""
+        if not is_object(value):
+            self._fail("a record that is no object")
+        if event_name == "error" and not value.get("error"):
+            value, text = {"error": value}, None
+        try:
+            changed = self._read_chunk(value)
+        except ChunkShapeError as error:
+            self._fail(str(error))
+        if text is None or changed or "\\ud" in text or "\\uD" in text or "\n" in text:
+            text = clean_text(dump_json(_finite(value)))[0]
+        return text
+
+    def _read_chunk(self, chunk: dict[str, Any]) -> bool:
+        reading = self.reading
+        if chunk.get("error"):
+            reading.error = chunk["error"]
+            return False
+        if reading.body_id is None and isinstance(chunk.get("id"), str):
+            reading.body_id = chunk["id"]
+        changed = self._read_usage(chunk)
+        choices = chunk.get("choices")
+        if choices is None:
+            return changed
+        if not is_array(choices):
+            raise ChunkShapeError("choices that are no list")
+        for choice in choices[:1]:
+            changed |= self._read_choice(choice)
+        return changed
+
+    def _read_usage(self, chunk: dict[str, Any]) -> bool:
+        raw = chunk.get("usage")
+        if raw is None:
+            return False
+        if not is_object(raw):
+            self.reading.flag("bad_usage")
+            chunk["usage"] = None
+            return True
+        usage = read_chat_usage(raw)
+        before = self.reading.usage
+        if before is not None and (usage.total_tokens or 0) < (before.total_tokens or 0):
+            self.reading.flag("usage_shrank")
+        self.reading.usage = usage
+        if "bad_number" not in usage.flags:
+            return False
+        chunk["usage"] = None
+        return True
+
+    def _read_choice(self, choice: Any) -> bool:
+        if not is_object(choice):
+            raise ChunkShapeError("a choice that is no object")
+        word = choice.get("finish_reason")
+        if word is not None and not isinstance(word, str):
+            raise ChunkShapeError("a finish_reason that is no text")
+        if word:
+            self.reading.finish_word = word
+        delta = choice.get("delta")
+        changed = False
+        if delta is None and is_object(choice.get("message")):
+            delta = choice["delta"] = choice["message"]
+            changed = True
+        if delta is None:
+            return changed
+        if not is_object(delta):
+            raise ChunkShapeError("a delta that is no object")
+        return self._read_delta(delta) or changed
+
+    def _read_delta(self, delta: dict[str, Any]) -> bool:
+        content, refusal = delta.get("content"), delta.get("refusal")
+        if content is not None and not isinstance(content, str) and not is_array(content):
+            raise ChunkShapeError("content that is no text")
+        self.reading.has_text |= bool(content)
+        if isinstance(refusal, str):
+            self.reading.refusal += refusal
+        if delta.get("extra_content"):
+            self.reading.extra_content = delta["extra_content"]
+        pieces = delta.get("tool_calls")
+        if pieces is None:
+            return False
+        if not is_array(pieces):
+            raise ChunkShapeError("tool_calls that are no list")
+        sorted_pieces = self.calls.sort(pieces)
+        if sorted_pieces == pieces:
+            return False
+        delta["tool_calls"] = sorted_pieces
+        return True
+
+
+def _as_chunk(completion: dict[str, Any]) -> dict[str, Any]:
+    """A whole completion as one chunk: message becomes delta."""
+    chunk = {**completion, "object": "chat.completion.chunk"}
+    choices = completion.get("choices")
+    if is_array(choices):
+        chunk["choices"] = [_as_delta(choice) for choice in choices]
+    return chunk
+
+
+def _as_delta(choice: Any) -> Any:
+    if not is_object(choice):
+        return choice
+    delta = choice.get("message")
+    return {key: value for key, value in choice.items() if key != "message"} | {"delta": delta}
+
+
+def _finite(value: Any) -> Any:
+    """The value without numbers that JSON doesn't have."""
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    if is_object(value):
+        return {key: _finite(item) for key, item in value.items()}
+    if is_array(value):
+        return [_finite(item) for item in value]
+    return value

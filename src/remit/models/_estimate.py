@@ -1,0 +1,78 @@
+"""How many tokens a request may cost, before anybody counted them.
+
+The estimate reserves budget, so it errs upwards: prose has some 4.5 characters a token, code 3.2, JSON
+3; here a character counts a third of a token, and each byte beyond the first of a character three
+quarters more (Chinese then counts 1.8 tokens a character, Cyrillic 1.1). Text that is denser than that
+(base64, hex, minified code: down to 2 characters a token) is underestimated by up to a third: that is
+the margin by which a run may pass a token or money cap, for the input of its calls in flight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from remit.contract import ToolSpec
+from remit.models._messages import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolResultsMessage,
+    UserMessage,
+)
+from remit.primitives import dump_json
+
+_CHARACTERS_PER_TOKEN = 3.0
+_TOKENS_PER_EXTRA_BYTE = 0.75
+_MESSAGE_TOKENS = 8
+"""Role and separators."""
+_CALL_TOKENS = 16
+_TOOL_TOKENS = 16
+_IMAGE_TOKENS = 2_000
+"""More than any size of image costs at the providers that say what one costs."""
+
+
+def estimate_text_tokens(text: str) -> int:
+    """An upper estimate of the tokens of one text; 0 for none."""
+    extra_bytes = 0 if text.isascii() else len(text.encode(errors="replace")) - len(text)
+    return int(len(text) / _CHARACTERS_PER_TOKEN + extra_bytes * _TOKENS_PER_EXTRA_BYTE + 0.999)
+
+
+def estimate_input_tokens(messages: Iterable[Message], tools: Iterable[ToolSpec] = ()) -> int:
+    """An upper estimate of what a request's messages and tools cost as input."""
+    return sum(map(_message_tokens, messages)) + sum(map(_tool_tokens, tools))
+
+
+def _message_tokens(message: Message) -> int:
+    match message:
+        case SystemMessage():
+            return _MESSAGE_TOKENS + estimate_text_tokens(message.text)
+        case UserMessage():
+            images = _IMAGE_TOKENS * len(message.images)
+            return _MESSAGE_TOKENS + estimate_text_tokens(message.text) + images
+        case AssistantMessage():
+            return _MESSAGE_TOKENS + sum(map(_block_tokens, message.blocks))
+        case ToolResultsMessage():
+            note = _MESSAGE_TOKENS + estimate_text_tokens(message.note) if message.note else 0
+            contents = (_CALL_TOKENS + estimate_text_tokens(result.content) for result in message.results)
+            return note + sum(contents)
+        case _:
+            assert_never(message)
+
+
+def _block_tokens(block: TextBlock | ThinkingBlock | ToolCallBlock) -> int:
+    match block:
+        case TextBlock() | ThinkingBlock():
+            return estimate_text_tokens(block.text)
+        case ToolCallBlock():
+            return _CALL_TOKENS + estimate_text_tokens(block.name) + estimate_text_tokens(block.arguments)
+        case _:
+            assert_never(block)
+
+
+def _tool_tokens(tool: ToolSpec) -> int:
+    schema = estimate_text_tokens(dump_json(tool.parameters))
+    return _TOOL_TOKENS + estimate_text_tokens(tool.name) + estimate_text_tokens(tool.description) + schema

@@ -1,0 +1,192 @@
+"""Our messages in pydantic-ai's form and back, block by block, with nothing lost or repaired."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, assert_never
+
+from pydantic_ai.messages import (
+    ImageUrl,
+    ModelMessage,
+    ModelRequest,
+    ModelRequestPart,
+    ModelResponse,
+    ModelResponsePart,
+    SystemPromptPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserContent,
+    UserPromptPart,
+)
+
+from remit.models._messages import (
+    AssistantBlock,
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolResultsMessage,
+    UserMessage,
+)
+from remit.primitives import StrictJsonError, dump_json, load_json
+
+_LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+"""A stamp for the library's messages: they need one, and nothing of it goes out."""
+_PREVIEW_CHARS = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Who gave a block: in our words, and in the library's."""
+
+    provider: str
+    """The configured provider's name."""
+    library_name: str
+    canonical_system: str
+
+
+def messages_for_library(messages: Sequence[Message], origin: Origin) -> list[ModelMessage]:
+    """The conversation for a provider; what is opaque goes back only to the one that gave it."""
+    return [_for_library(message, origin) for message in messages]
+
+
+def _for_library(message: Message, origin: Origin) -> ModelMessage:
+    match message:
+        case SystemMessage(text=text):
+            return _request([SystemPromptPart(text, timestamp=_LONG_AGO)])
+        case UserMessage():
+            return _request([_user(message)])
+        case AssistantMessage():
+            return _response(message, origin)
+        case ToolResultsMessage():
+            parts: list[ModelRequestPart] = [
+                ToolReturnPart(
+                    tool_name=result.name,
+                    content=result.content,
+                    tool_call_id=result.tool_call_id,
+                    timestamp=_LONG_AGO,
+                )
+                for result in message.results
+            ]
+            if message.note:
+                parts.append(UserPromptPart(message.note, timestamp=_LONG_AGO))
+            return _request(parts)
+        case _:
+            assert_never(message)
+
+
+def _request(parts: list[ModelRequestPart]) -> ModelRequest:
+    return ModelRequest(parts=parts, timestamp=_LONG_AGO)
+
+
+def _user(message: UserMessage) -> UserPromptPart:
+    if not message.images:
+        return UserPromptPart(message.text, timestamp=_LONG_AGO)
+    content: list[UserContent] = [message.text, *(ImageUrl(url) for url in message.images)]
+    return UserPromptPart(content, timestamp=_LONG_AGO)
+
+
+def _response(message: AssistantMessage, origin: Origin) -> ModelResponse:
+    parts: list[ModelResponsePart] = []
+    for block in message.blocks:
+        own = block.provider == origin.provider
+        details = dict(block.details) if own and block.details else None
+        match block:
+            case TextBlock(text=text):
+                if text:
+                    parts.append(TextPart(text, provider_name=origin.library_name, provider_details=details))
+            case ThinkingBlock():
+                if own:  # to another provider, somebody else's thoughts are no thoughts of its model
+                    parts.append(_thinking(block, details, origin))
+            case ToolCallBlock():
+                parts.append(
+                    ToolCallPart(
+                        tool_name=block.name,
+                        args=block.arguments,
+                        tool_call_id=block.tool_call_id,
+                        provider_name=origin.library_name if own else None,
+                        provider_details=details,
+                    )
+                )
+            case _:
+                assert_never(block)
+    return ModelResponse(
+        parts=parts,
+        timestamp=_LONG_AGO,
+        provider_name=origin.library_name,
+        canonical_system=origin.canonical_system,
+    )
+
+
+def _thinking(block: ThinkingBlock, details: dict[str, Any] | None, origin: Origin) -> ThinkingPart:
+    part_id = details.pop("part_id", None) if details else None
+    return ThinkingPart(
+        block.text,
+        id=part_id,
+        signature=block.signature,
+        provider_name=origin.library_name,
+        provider_details=details or None,
+    )
+
+
+def blocks_from_library(parts: Iterable[ModelResponsePart], origin: Origin) -> tuple[AssistantBlock, ...]:
+    """The blocks of a reply, in their order."""
+    blocks: list[AssistantBlock] = []
+    for part in parts:
+        match part:
+            case TextPart(content=text):
+                details = part.provider_details or None
+                blocks.append(TextBlock(text=text, provider=origin.provider, details=details))
+            case ThinkingPart():
+                details = {**(part.provider_details or {}), **({"part_id": part.id} if part.id else {})}
+                blocks.append(
+                    ThinkingBlock(
+                        text=part.content,
+                        signature=part.signature,
+                        provider=origin.provider,
+                        details=details or None,
+                    )
+                )
+            case ToolCallPart():
+                blocks.append(
+                    ToolCallBlock(
+                        tool_call_id=part.tool_call_id,
+                        name=part.tool_name,
+                        arguments=part.args if isinstance(part.args, str) else dump_json(part.args or {}),
+                        provider=origin.provider,
+                        details=part.provider_details or None,
+                    )
+                )
+            case _:
+                raise ValueError(f"a part that no one asked for: {type(part).__name__}")
+    return tuple(blocks)
+
+
+def wire_arguments(text: str) -> str:
+    """A past call's argument text as it may be sent: itself when it is a JSON object, byte for byte.
+
+    Blank text becomes `{}`. Anything else was refused when it came; servers that parse the history would
+    refuse the whole conversation for it, so it goes out as an object that shows its beginning.
+    """
+    if not text.strip():
+        return "{}"
+    return text if _is_json_object(text) else _wrapped(text)
+
+
+@lru_cache(maxsize=512)
+def _is_json_object(text: str) -> bool:
+    try:
+        return isinstance(load_json(text), dict)
+    except StrictJsonError:
+        return False
+
+
+def _wrapped(text: str) -> str:
+    return dump_json({"invalid_arguments": text[:_PREVIEW_CHARS], "characters": len(text)})

@@ -1,0 +1,156 @@
+"""What is configured: providers with their keys, and pools of models that can serve a stage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, get_args
+from urllib.parse import urlsplit
+
+from pydantic import ConfigDict, Field, field_validator, model_validator
+
+from remit.contract import Model
+from remit.errors import ConfigError
+from remit.primitives import Secret
+
+PROVIDER_KINDS = (
+    "openai",
+    "openai-chat",
+    "openai-compatible",
+    "scripted",
+    "anthropic",
+    "google",
+    "azure",
+    "bedrock",
+    "vertex",
+    "openrouter",
+    "ollama",
+)
+SupportedKind = Literal["openai", "openai-chat", "openai-compatible", "scripted"]
+SUPPORTED_KINDS: tuple[str, ...] = get_args(SupportedKind)
+_OPENAI_URL = "https://api.openai.com/v1"
+
+
+class ProviderSettings(Model):
+    """One configured provider. Building it checks it; keys are resolved by `config`."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_-]+$")
+    """The key of its table; the `NAME` of `NAME:MODEL`."""
+    kind: str
+    base_url: str | None = None
+    """None: the vendor's own; required for `openai-compatible`."""
+    api_key: Secret | None = None
+    """None: no `Authorization` is sent."""
+    organization: str | None = None
+    project: str | None = None
+    headers: dict[str, Secret | str] = Field(default_factory=dict[str, Secret | str])
+    """Sent with every request."""
+    extra_body: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """Fields added to every request body (`openai-compatible` only)."""
+    script: Path | None = None
+    """The file that a scripted provider plays."""
+    proxy: str | None = None
+    """None: as `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` say."""
+    ca_file: Path | None = None
+    """Certificates to trust, in place of the system's."""
+    connect_timeout_ms: int = Field(default=10_000, gt=0)
+    first_byte_timeout_ms: int = Field(default=600_000, gt=0)
+    """From the request to the first byte of the reply's body; models think long."""
+    idle_timeout_ms: int = Field(default=120_000, gt=0)
+    """Between two bytes of a reply."""
+    call_timeout_ms: int | None = Field(default=None, gt=0)
+    """Of one attempt from begin to end; None: only stage and run bound it."""
+
+    @field_validator("kind")
+    @classmethod
+    def _known_kind(cls, kind: str) -> str:
+        if kind not in PROVIDER_KINDS:
+            raise ValueError(f"unknown provider kind {kind!r}; there are {', '.join(PROVIDER_KINDS)}")
+        if kind not in SUPPORTED_KINDS:
+            ready = ", ".join(SUPPORTED_KINDS)
+            raise ConfigError(
+                f"provider kind `{kind}` comes with a later version; this one has {ready}", kind=kind
+            )
+        return kind
+
+    @field_validator("base_url")
+    @classmethod
+    def _plain_url(cls, url: str | None) -> str | None:
+        if url is None:
+            return None
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("base_url must be a http or https address, such as http://127.0.0.1:8000/v1")
+        if parts.username is not None or parts.password is not None:
+            raise ValueError("base_url must not hold a user or password; use api_key_env or headers")
+        if parts.query or parts.fragment:
+            raise ValueError("base_url must not hold a query or fragment")
+        return url.rstrip("/")
+
+    @model_validator(mode="after")
+    def _whole(self) -> ProviderSettings:
+        if self.kind == "scripted":
+            if self.script is None:
+                raise ValueError("a scripted provider needs `script`, the file that it plays")
+        elif self.script is not None:
+            raise ValueError(f"`script` is for providers of kind scripted, not {self.kind}")
+        if self.kind == "openai-compatible" and self.base_url is None:
+            raise ValueError("an openai-compatible provider needs `base_url`")
+        if self.kind in ("openai", "openai-chat") and self.api_key is None:
+            raise ValueError("an OpenAI provider needs a key: set `api_key_env` or `api_key_file`")
+        if self.extra_body and self.kind != "openai-compatible":
+            raise ValueError("`extra_body` is for providers of kind openai-compatible")
+        return self
+
+    @property
+    def url(self) -> str:
+        """The base URL in force."""
+        return self.base_url or _OPENAI_URL
+
+
+class PoolMember(Model):
+    """A provider's model in a pool."""
+
+    model: str = Field(pattern=r"^[A-Za-z0-9_-]+:\S+$")
+    """`NAME:MODEL`."""
+    order: int = Field(default=1, ge=1)
+    """A member with a higher one is asked when those with lower ones can't."""
+    weight: int = Field(default=1, ge=1)
+    max_concurrency: int | None = Field(default=None, ge=1)
+    """Requests in flight at once; None: no bound."""
+    tool_mode: Literal["auto", "native", "json"] = "auto"
+    max_output_tokens: int | None = Field(default=None, ge=1)
+    """The model's longest reply, where it isn't known by name."""
+    context_window_tokens: int | None = Field(default=None, ge=1)
+
+    @field_validator("tool_mode")
+    @classmethod
+    def _ready_mode(cls, mode: str) -> str:
+        if mode == "json":
+            raise ConfigError('tool_mode = "json" comes with a later version; use "auto" or "native"')
+        return mode
+
+    @property
+    def provider_name(self) -> str:
+        """`NAME`."""
+        return self.model.partition(":")[0]
+
+    @property
+    def model_name(self) -> str:
+        """`MODEL`, as the provider knows it."""
+        return self.model.partition(":")[2]
+
+
+class PoolSettings(Model):
+    """Models that can serve a stage."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_.:/-]+$")
+    members: tuple[PoolMember, ...] = Field(min_length=1)
+
+    @field_validator("members")
+    @classmethod
+    def _one_for_now(cls, members: tuple[PoolMember, ...]) -> tuple[PoolMember, ...]:
+        if len(members) > 1:
+            raise ConfigError("pools of several members come with a later version; name one")
+        return members
