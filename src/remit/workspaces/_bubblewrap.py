@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import shutil
 import sys
 from collections.abc import Iterable
@@ -11,16 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from remit.workspaces._etc import HOST_NAME, NETWORK_FILES
+
 __all__ = [
     "SandboxView",
     "find_bubblewrap",
     "offline_options",
     "online_options",
     "view_options",
-    "write_identity",
 ]
 
-HOST_NAME: Final = "remit"
 SYSTEM_FOLDERS: Final = (
     "/usr",
     "/bin",
@@ -33,29 +32,16 @@ SYSTEM_FOLDERS: Final = (
     "/nix/store",
 )
 """Programs and libraries of the system; nobody's data."""
-_SYSTEM_FILES: Final = (
-    "/etc/ld.so.cache",
-    "/etc/ld.so.conf",
-    "/etc/ld.so.conf.d",
-    "/etc/alternatives",
-    "/etc/ssl/certs",
-    "/etc/ssl/openssl.cnf",
-    "/etc/ca-certificates",
-    "/etc/pki/tls/certs",
-    "/etc/pki/ca-trust/extracted",
-    "/etc/nsswitch.conf",
-    "/etc/localtime",
-    "/etc/timezone",
-    "/etc/locale.alias",
-    "/etc/mime.types",
-    "/etc/services",
-    "/etc/protocols",
-    "/etc/os-release",
-    "/etc/debian_version",
-    "/etc/magic",
+_PROC_READ_ONLY: Final = ("pressure", "sys")
+"""Parts of /proc that act on the machine or on the sandbox's own namespaces. For root the first kind would
+be writable inside: the kernel asks for the user number alone, and in a user namespace that maps root to root
+that is the machine's root. (Bubblewrap covers two others itself, but leaves these.)"""
+_PROC_READ_ONLY_FOR_ROOT: Final = ("fs", "sysrq-trigger")
+_PROC_HIDDEN: Final = (
+    *("acpi", "scsi", "keys", "kpagecount", "kpageflags", "kpagecgroup", "latency_stats", "mtrr"),
+    *("sched_debug", "timer_list", "timer_stats", "vmallocinfo"),
 )
-"""The parts of /etc that programs need; none holds a secret."""
-_NETWORK_FILES: Final = ("/etc/resolv.conf", "/etc/host.conf", "/etc/gai.conf")
+"""Parts of /proc that only root can read and that tell of the machine and of others on it."""
 _ALWAYS: Final = (
     "--die-with-parent",
     "--new-session",
@@ -86,6 +72,8 @@ class SandboxView:
     """Where commands see their home folder."""
     storage: Path
     """The checkout's folder below the data folder."""
+    etc: Path
+    """What `etc_folder` made."""
     hidden: tuple[Path, ...]
     """Folders that are never seen, even where a folder above them is."""
     read_only: tuple[Path, ...]
@@ -114,33 +102,10 @@ def find_bubblewrap() -> Path | None:
         return None
 
 
-def write_identity(folder: Path, *, home: Path) -> None:
-    """Writes the few files of /etc that say who and where one is: the own user, and no other."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    uid, gid = os.geteuid(), os.getegid()
-    name = user_name()
-    nobody = "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n" if uid != 65534 else ""
-    (folder / "passwd").write_text(f"{name}:x:{uid}:{gid}::{home}:/bin/sh\n{nobody}")
-    (folder / "group").write_text(f"{name}:x:{gid}:\n" + ("nogroup:x:65534:\n" if gid != 65534 else ""))
-    (folder / "hosts").write_text(f"127.0.0.1\tlocalhost\n::1\tlocalhost\n127.0.1.1\t{HOST_NAME}\n")
-
-
-def user_name() -> str:
-    """The own user's name; `user` where the system has none for the number."""
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return "user"
-
-
 def view_options(view: SandboxView) -> tuple[str, ...]:
     """Bubblewrap's options for every command of the checkout; the order matters, later ones cover."""
-    options = [*_ALWAYS, "--perms", "0755", "--dir", "/etc"]
-    options += _system()
-    identity = view.storage / "etc"
-    for name in ("passwd", "group"):
-        options += ["--ro-bind", str(identity / name), f"/etc/{name}"]
-    options += ["--proc", "/proc", "--dev", "/dev"]
+    options = [*_ALWAYS, *_system(), "--ro-bind", str(view.etc), "/etc"]
+    options += [*_proc(), "--dev", "/dev"]
     options += ["--size", str(view.shared_memory_bytes), "--perms", "1777", "--tmpfs", "/dev/shm"]  # noqa: S108
     options += ["--bind", str(view.storage / "scratch"), "/tmp"]  # noqa: S108  the checkout's own
     options += ["--symlink", "../tmp", "/var/tmp"]  # noqa: S108
@@ -164,9 +129,20 @@ def _system() -> list[str]:
             options += ["--symlink", os.readlink(name), name]
         elif os.path.isdir(name):
             options += ["--ro-bind", name, name]
-    for name in _SYSTEM_FILES:
-        if os.path.exists(name):
-            options += ["--ro-bind", name, name]
+    return options
+
+
+def _proc() -> list[str]:
+    options = ["--proc", "/proc"]
+    root = os.geteuid() == 0
+    for name in (*_PROC_READ_ONLY, *(_PROC_READ_ONLY_FOR_ROOT if root else ())):
+        if os.path.exists(f"/proc/{name}"):
+            options += ["--ro-bind", f"/proc/{name}", f"/proc/{name}"]
+    for name in _PROC_HIDDEN if root else ():
+        if os.path.isdir(f"/proc/{name}"):
+            options += ["--size", "4096", "--perms", "0555", "--tmpfs", f"/proc/{name}"]
+        elif os.path.exists(f"/proc/{name}"):
+            options += ["--ro-bind", "/dev/null", f"/proc/{name}"]
     return options
 
 
@@ -176,15 +152,15 @@ def _hide(folder: Path, shown: Iterable[Path]) -> list[str]:
     return []
 
 
-def offline_options(storage: Path) -> tuple[str, ...]:
+def offline_options() -> tuple[str, ...]:
     """Added for a command without network."""
-    return ("--unshare-net", "--ro-bind", str(storage / "etc" / "hosts"), "/etc/hosts", *_LAST)
+    return ("--unshare-net", *_LAST)
 
 
 def online_options() -> tuple[str, ...]:
     """Added for a command that may use the machine's network."""
     options: list[str] = []
-    for name in ("/etc/hosts", *_NETWORK_FILES):
+    for name in ("/etc/hosts", *NETWORK_FILES):
         if os.path.exists(name):
             options += ["--ro-bind", os.path.realpath(name), name]
     return (*options, *_LAST)

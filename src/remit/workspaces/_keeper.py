@@ -19,7 +19,7 @@ from remit.workspaces._checkout_request import CheckoutRequest
 from remit.workspaces._failures import KeeperLost, WorkspaceOperationError, WorkspaceRefused
 from remit.workspaces._link import KeeperLink
 from remit.workspaces._probe import Probe, choose_sandbox
-from remit.workspaces._sandbox import plan_checkout, trial_options
+from remit.workspaces._sandbox import plan_checkout, prepare_etc, trial_options
 
 __all__ = ["Keeper"]
 
@@ -38,6 +38,8 @@ class Keeper:
         self._errors = errors
         self._data = data
         self._closed = False
+        self.pid = process.pid
+        """The zygote's process."""
         self.probe: Probe
 
     @classmethod
@@ -75,6 +77,7 @@ class Keeper:
             async with asyncio.timeout(_START_TIMEOUT_S):
                 if not await loop.sock_recv(self._control, 4096):
                     raise KeeperLost(f"the keeper doesn't start: {self._last_words()}", reason="unavailable")
+                await asyncio.to_thread(prepare_etc, self._data)
                 bubblewrap = find_bubblewrap()
                 answer = await self._order(
                     {
@@ -102,7 +105,7 @@ class Keeper:
         Cancellation: what was begun is taken back by the keeper itself.
         """
         sandbox = choose_sandbox(request.sandbox, self.probe, allow_unconfined=request.allow_unconfined)
-        plan = plan_checkout(request, probe=self.probe, sandbox=sandbox)
+        plan = await asyncio.to_thread(plan_checkout, request, probe=self.probe, sandbox=sandbox)
         try:
             link, opened = await self._order({"open": asdict(plan)})
         except WorkspaceOperationError as error:

@@ -14,17 +14,16 @@ from remit.workspaces._bubblewrap import (
     SandboxView,
     offline_options,
     online_options,
-    user_name,
     view_options,
-    write_identity,
 )
 from remit.workspaces._checkout_request import CheckoutRequest
+from remit.workspaces._etc import etc_folder, user_name
 from remit.workspaces._failures import WorkspaceRefused
 from remit.workspaces._probe import Probe
 from remit.workspaces._seccomp import seccomp_program
 from remit.workspaces.keeper._plan import CheckoutPlan
 
-__all__ = ["check_root", "plan_checkout", "trial_options"]
+__all__ = ["check_root", "plan_checkout", "prepare_etc", "trial_options"]
 
 _NEUTRAL_HOME: Final = Path("/home/remit")
 _SYSTEM_PATH: Final = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin")
@@ -61,10 +60,8 @@ def plan_checkout(request: CheckoutRequest, *, probe: Probe, sandbox: SandboxLev
     isolation = "overlay" if request.isolation == "auto" else request.isolation
     may_copy = request.isolation == "auto"
     storage = request.storage.resolve()
-    home = _home_for(root)
-    if sandbox == "bubblewrap":
-        write_identity(storage / "etc", home=home)
-    else:
+    home = home_for(root)
+    if sandbox != "bubblewrap":
         home = storage / "home"
     return CheckoutPlan(
         checkout_id=request.checkout_id,
@@ -83,7 +80,7 @@ def plan_checkout(request: CheckoutRequest, *, probe: Probe, sandbox: SandboxLev
         sandbox_options=_options(request, storage=storage, data=data, home=home)
         if sandbox == "bubblewrap"
         else (),
-        offline_options=offline_options(storage),
+        offline_options=offline_options(),
         online_options=online_options(),
         seccomp=base64.b64encode(seccomp_program()).decode("ascii") if sandbox == "bubblewrap" else "",
         cgroup=probe.cgroup,
@@ -99,6 +96,7 @@ def _options(request: CheckoutRequest, *, storage: Path, data: Path, home: Path)
             root=request.root,
             home=home,
             storage=storage,
+            etc=etc_folder(data, home=home),
             hidden=(data,),
             read_only=request.toolchains.read_only,
             writable=request.toolchains.writable,
@@ -106,6 +104,11 @@ def _options(request: CheckoutRequest, *, storage: Path, data: Path, home: Path)
             shared_memory_bytes=request.limits.shared_memory_bytes,
         )
     )
+
+
+def prepare_etc(data: Path) -> None:
+    """Makes what most checkouts will need, ahead of the first."""
+    etc_folder(data.resolve(), home=home_for(None))
 
 
 def _environment(request: CheckoutRequest, *, home: Path) -> dict[str, str]:
@@ -149,16 +152,12 @@ def _is_home(root: Path) -> bool:
     return any(os.path.isdir(home) and os.path.samefile(root, home) for home in homes if home)
 
 
-def _home_for(root: Path) -> Path:
+def home_for(root: Path | None) -> Path:
     """Where commands see their own, empty home: at the user's path, so that a toolchain's `~/…` is right."""
     home = Path(os.path.realpath(os.path.expanduser("~")))
-    system = [Path(folder) for folder in (*SYSTEM_FOLDERS, "/etc", "/proc", "/dev", "/tmp")]  # noqa: S108
-    unfit = (
-        home == Path("/")
-        or home.is_relative_to(root)
-        or any(home == part or home.is_relative_to(part) for part in system[:-1])
-    )
-    if unfit or home == system[-1] or not home.is_absolute():
+    system = [Path(folder) for folder in (*SYSTEM_FOLDERS, "/etc", "/proc", "/dev")]
+    unfit = home in (Path("/"), Path("/tmp")) or any(home.is_relative_to(folder) for folder in system)  # noqa: S108
+    if unfit or (root is not None and home.is_relative_to(root)):
         return _NEUTRAL_HOME
     return home
 

@@ -94,7 +94,7 @@ def close_checkout(opened: Opened, *, keep: bool) -> list[str]:
                 _mounts.unmount(target)
     if keep:
         # Only the tree is of use later; the kernel's scratch folder of an overlay must not be used twice.
-        for part in (storage.home, storage.scratch, storage.files):
+        for part in (storage.home, storage.scratch):
             _try(lambda part=part: remove_tree(part), problems)
     else:
         _try(lambda: remove_tree(storage.folder), problems)

@@ -48,11 +48,6 @@ class Storage:
         return self.folder / "scratch"
 
     @property
-    def files(self) -> Path:
-        """Small files that stand for parts of /etc in the sandbox."""
-        return self.folder / "etc"
-
-    @property
     def carried(self) -> Path:
         """Upper and work folders of the folders carried over from the root."""
         return self.folder / "carried"
@@ -60,7 +55,7 @@ class Storage:
     def make(self) -> None:
         """Makes the folders, for nobody but the owner."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for part in (self.merged, self.home, self.scratch, self.files):
+        for part in (self.merged, self.home, self.scratch):
             part.mkdir(mode=0o700, exist_ok=True)
 
     def lock(self) -> int:
