@@ -1,0 +1,74 @@
+"""From any released schema to the present one: numbered steps, forward only, one transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from remit.errors import SchemaTooNew, StorageError
+from remit.storage._schema import SCHEMA_V1
+
+APPLICATION_ID: Final = 0x524D_4954
+"""Marks the file as ours ("RMIT")."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Migration:
+    """One step. Once it is released it never changes."""
+
+    number: int
+    """The schema's number after it."""
+    apply: Callable[[sqlite3.Connection], None]
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    for statement in SCHEMA_V1:
+        connection.execute(statement)
+
+
+MIGRATIONS: Final = (Migration(number=1, apply=_create),)
+"""All of them, in order."""
+
+
+def migrate(connection: sqlite3.Connection, *, migrations: Sequence[Migration] = MIGRATIONS) -> int:
+    """Bring the schema up to date, all or nothing; returns how many steps that took.
+
+    The caller holds the schema lock, so that hosts that start at once don't do it twice.
+
+    Raises:
+        SchemaTooNew: A newer Remit has been here.
+        StorageError: The file is another program's database.
+    """
+    newest = migrations[-1].number
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        present = _present_number(connection, newest)
+        todo = [migration for migration in migrations if migration.number > present]
+        for migration in todo:
+            migration.apply(connection)
+        if todo:
+            connection.execute(f"PRAGMA user_version = {newest:d}")
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID:d}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return len(todo)
+
+
+def _present_number(connection: sqlite3.Connection, newest: int) -> int:
+    number = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    mark = int(connection.execute("PRAGMA application_id").fetchone()[0])
+    filled = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] > 0
+    if mark != APPLICATION_ID and (mark or number or filled):
+        raise StorageError("the data folder's database belongs to another program")
+    if number > newest:
+        raise SchemaTooNew(
+            f"the data folder was written by a newer Remit (schema {number}; this one knows {newest})",
+            schema=number,
+            known=newest,
+        )
+    return number

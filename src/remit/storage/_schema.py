@@ -1,0 +1,135 @@
+"""The tables, and what each invariant of the log is called in SQL.
+
+The log is `events`; `runs`, `run_views` and `attempts` follow from it and are written in the same
+transaction. `transcript`, `artifacts` and `idempotency_keys` are written beside the event that makes
+them true; `history` is the host log. A run is named by `key`, its place in the order of admission, which
+no caller ever sees; its own id is unique within its tenant only.
+
+What is written here is what a *fresh* database gets. What was once released never changes: the way from there
+to here is in `_migrations`, and a test holds both ways against each other.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from remit.contract import RunStatus
+from remit.events import TERMINAL_TYPES
+
+
+def _words(words: list[str]) -> str:
+    return ", ".join(f"'{word}'" for word in words)
+
+
+_STATUSES = _words([str(status) for status in RunStatus])
+UNFINISHED: Final = f"status NOT IN ({_words([str(status) for status in RunStatus if status.ended])})"
+"""A condition on `runs`, in the words of the index that answers it."""
+_TERMINALS = _words(sorted(TERMINAL_TYPES))
+
+SCHEMA_V1: Final = (
+    f"""
+    CREATE TABLE runs (
+        key INTEGER PRIMARY KEY,
+        tenant TEXT NOT NULL,
+        id TEXT NOT NULL,
+        session_id TEXT NOT NULL,
+        binding TEXT NOT NULL,
+        status TEXT NOT NULL CHECK (status IN ({_STATUSES})),
+        created_at TEXT NOT NULL,
+        fingerprint TEXT NOT NULL,
+        epoch TEXT NOT NULL,
+        generation INTEGER NOT NULL DEFAULT 0 CHECK (generation >= 0),
+        claimed INTEGER NOT NULL DEFAULT 0 CHECK (claimed IN (0, 1) AND (claimed = 0 OR generation > 0)),
+        UNIQUE (tenant, id)
+    )
+    """,
+    # Lists are read newest first within a tenant, or within one of its sessions.
+    "CREATE INDEX runs_by_tenant ON runs (tenant)",
+    "CREATE INDEX runs_by_session ON runs (tenant, session_id)",
+    # The oldest queued run of an epoch is the first of its entries here.
+    "CREATE INDEX runs_queued ON runs (epoch, claimed) WHERE status = 'queued'",
+    # What a dead epoch left behind.
+    f"CREATE INDEX runs_unfinished ON runs (epoch) WHERE {UNFINISHED}",
+    """
+    CREATE TABLE run_views (
+        run INTEGER PRIMARY KEY REFERENCES runs (key),
+        view TEXT NOT NULL
+    )
+    """,
+    """
+    CREATE TABLE events (
+        id INTEGER PRIMARY KEY,
+        run INTEGER NOT NULL REFERENCES runs (key),
+        seq INTEGER NOT NULL CHECK (seq > 0),
+        type TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        at TEXT NOT NULL,
+        work_id TEXT,
+        parent_work_id TEXT,
+        data TEXT NOT NULL
+    )
+    """,
+    # A number names one event of a run.
+    "CREATE UNIQUE INDEX events_in_order ON events (run, seq)",
+    # A run is decided once: the first decision wins.
+    "CREATE UNIQUE INDEX one_decision_per_run ON events (run) WHERE type = 'run.settling'",
+    # A run reaches its commit point once: nothing is delivered twice.
+    "CREATE UNIQUE INDEX one_delivery_intent_per_run ON events (run) WHERE type = 'delivery.intent'",
+    # A run ends once.
+    f"CREATE UNIQUE INDEX one_terminal_per_run ON events (run) WHERE type IN ({_TERMINALS})",
+    # A run is admitted once.
+    "CREATE UNIQUE INDEX one_admission_per_run ON events (run) WHERE type = 'run.queued'",
+    # One line of the ledger per physical provider request, whatever is written about it.
+    """
+    CREATE TABLE attempts (
+        run INTEGER NOT NULL REFERENCES runs (key),
+        attempt_id TEXT NOT NULL,
+        started_seq INTEGER NOT NULL,
+        ended_seq INTEGER CHECK (ended_seq > started_seq),
+        PRIMARY KEY (run, attempt_id)
+    ) WITHOUT ROWID
+    """,
+    # (run, stage, position) is the identity of a message.
+    """
+    CREATE TABLE transcript (
+        id INTEGER PRIMARY KEY,
+        run INTEGER NOT NULL REFERENCES runs (key),
+        stage_id TEXT NOT NULL,
+        position INTEGER NOT NULL CHECK (position >= 0),
+        role TEXT NOT NULL CHECK (role IN ('system', 'user', 'assistant', 'tool')),
+        body TEXT NOT NULL,
+        UNIQUE (run, stage_id, position)
+    )
+    """,
+    # A name stands for the newest text that was stored under it.
+    """
+    CREATE TABLE artifacts (
+        id INTEGER PRIMARY KEY,
+        run INTEGER NOT NULL REFERENCES runs (key),
+        name TEXT NOT NULL,
+        media_type TEXT NOT NULL,
+        text TEXT NOT NULL,
+        UNIQUE (run, name)
+    )
+    """,
+    # A key stands for one run of its tenant, for ever.
+    """
+    CREATE TABLE idempotency_keys (
+        tenant TEXT NOT NULL,
+        key TEXT NOT NULL,
+        run INTEGER NOT NULL REFERENCES runs (key),
+        PRIMARY KEY (tenant, key)
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE history (
+        id INTEGER PRIMARY KEY,
+        run INTEGER NOT NULL REFERENCES runs (key),
+        at TEXT NOT NULL,
+        type TEXT NOT NULL,
+        data TEXT NOT NULL
+    )
+    """,
+    "CREATE INDEX history_by_run ON history (run)",
+)
+"""The statements of the first released schema."""

@@ -1,0 +1,364 @@
+"""The store of one process: a writer, some readers, and those who wait for events."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from remit.errors import MisuseError, StorageError, StorageFull
+from remit.events import Artifact, Event, NewEvent, TranscriptEntry
+from remit.primitives import Clock, SystemIds, clean_text
+from remit.runs._ports import AttemptRow, HistoryEntry, StoredRun, Submission, Submitted
+from remit.storage import _queries
+from remit.storage._claiming import unfinished_of_dead
+from remit.storage._commits import Answer, Commits, Request
+from remit.storage._connections import connect, turn_on_wal
+from remit.storage._epochs import Epochs
+from remit.storage._faults import is_full, storage_error
+from remit.storage._folder import DataFolder
+from remit.storage._held import RunRef
+from remit.storage._hooks import CommitHook
+from remit.storage._locks import FileLock
+from remit.storage._migrations import migrate
+from remit.storage._operations import Append, Claim, Log, Submit
+from remit.storage._readers import Readers
+from remit.storage._rebuild import Rebuild, find_drift
+from remit.storage._transaction import Operation
+from remit.storage._wakeups import Wakeups
+from remit.storage._writer import Writer
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSettings:
+    """How patient and how wide a store is."""
+
+    busy_wait_ms: int = 15_000
+    """How long another process may hold the database before an operation fails with `StorageBusy`."""
+    poll_ms: int = 200
+    """How often to look for what other processes have written, while somebody waits for events."""
+    readers: int = 4
+    """Threads that read, each with a connection."""
+
+
+class SqliteStore:
+    """`remit.runs.RunStore` on a SQLite file that several host processes may share.
+
+    It belongs to the event loop that opened it. `aclose` stores what was handed over before it returns.
+    """
+
+    def __init__(
+        self, commits: Commits, readers: Readers, *, epochs: Epochs, settings: StoreSettings
+    ) -> None:
+        self.epochs = epochs
+        self._loop = asyncio.get_running_loop()
+        self._readers = readers
+        self._commits = commits
+        self._wakeups = Wakeups(on_first=self._look_soon)
+        self._writer = Writer(
+            commits,
+            deliver=self._deliver,
+            ended=partial(self._call_on_loop, self._wakeups.close),
+            watched=self._wakeups.anybody,
+            poll_ms=settings.poll_ms,
+        )
+        self._closing: asyncio.Future[None] | None = None
+
+    @classmethod
+    async def open(
+        cls,
+        folder: Path,
+        *,
+        clock: Clock,
+        epochs: Epochs | None = None,
+        settings: StoreSettings | None = None,
+        on_commit: CommitHook | None = None,
+    ) -> Self:
+        """Open the database of a data folder, making and migrating it where that is due.
+
+        Args:
+            folder: The data folder; it becomes 0700, and what is in it 0600.
+            clock: Gives events their moments.
+            epochs: Tells which hosts are alive; None: those of the same folder.
+            settings: Patience and width; None: the defaults.
+            on_commit: For tests: see `CommitHook`.
+
+        Cancellation: what was opened is closed again.
+
+        Raises:
+            StorageError: It can't be used; `SchemaTooNew` where a newer Remit has written it, `StorageBusy`
+                where another process migrates it all the while, `StorageFull` where there is no room for it.
+        """
+        settings = settings or StoreSettings()
+        data = DataFolder.prepare(folder)
+        epochs = epochs or Epochs(data.path, clock=clock, ids=SystemIds())
+        readers = Readers(data, size=settings.readers, busy_ms=settings.busy_wait_ms)
+        opening = readers.start(
+            partial(_open_database, data, epochs=epochs, clock=clock, on_commit=on_commit, settings=settings)
+        )
+        try:
+            commits = await _settled(opening)
+        except BaseException:
+            if not opening.cancelled() and opening.exception() is None:
+                opening.result().close()
+            readers.close()
+            raise
+        return cls(commits, readers, epochs=epochs, settings=settings)
+
+    async def aclose(self) -> None:
+        """Store what was handed over, checkpoint, and close. A second time changes nothing.
+
+        Cancellation: it closes all the same, then the cancel is raised.
+        """
+        if self._closing is None:
+            self._closing = self._readers.start(self._stop_writing)
+        try:
+            await _settled(self._closing)
+        finally:
+            self._readers.close()
+
+    def _look_soon(self) -> None:
+        self._writer.nudge()
+
+    def _stop_writing(self) -> None:
+        self._writer.stop()
+        self._commits.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def submit(self, submission: Submission) -> Submitted:
+        """See `RunStore`."""
+        return await self._write(Submit(submission=submission))
+
+    async def claim(
+        self, epoch: str, *, run_id: str | None = None, tenant: str = "local"
+    ) -> StoredRun | None:
+        """See `RunStore`. Shielded, as the other writes are."""
+        ref = None if run_id is None else _ref(tenant, run_id)
+        return await self._write(Claim(epoch=epoch, ref=ref))
+
+    async def append(
+        self,
+        run_id: str,
+        generation: int,
+        events: Sequence[NewEvent],
+        *,
+        transcript: Sequence[TranscriptEntry] = (),
+        artifacts: Sequence[Artifact] = (),
+        tenant: str = "local",
+    ) -> tuple[Event, ...]:
+        """See `RunStore`."""
+        return await self._write(
+            Append(
+                ref=_ref(tenant, run_id),
+                generation=generation,
+                events=tuple(events),
+                transcript=tuple(transcript),
+                artifacts=tuple(artifacts),
+            )
+        )
+
+    async def finish(
+        self,
+        run_id: str,
+        generation: int,
+        events: Sequence[NewEvent],
+        *,
+        artifacts: Sequence[Artifact] = (),
+        tenant: str = "local",
+    ) -> tuple[Event, ...]:
+        """See `RunStore`."""
+        return await self._write(
+            Append(
+                ref=_ref(tenant, run_id),
+                generation=generation,
+                events=tuple(events),
+                artifacts=tuple(artifacts),
+                ends=True,
+            )
+        )
+
+    async def log(self, run_id: str, type_: str, data: dict[str, Any], *, tenant: str = "local") -> None:
+        """See `RunStore`."""
+        await self._write(Log(ref=_ref(tenant, run_id), type=type_, data=data))
+
+    async def rebuild(self) -> int:
+        """Make every run's row and ledger anew from its log; returns how many weren't right."""
+        return await self._write(Rebuild())
+
+    async def find_drift(self) -> tuple[str, ...]:
+        """The ids of the runs whose rows aren't what their logs say; none, unless something is broken."""
+        return await self._readers.run(find_drift)
+
+    async def find_run(self, run_id: str, *, tenant: str = "local") -> StoredRun | None:
+        """See `RunStore`."""
+        return await self._readers.run(partial(_queries.find_run, ref=_ref(tenant, run_id)))
+
+    async def list_runs(
+        self,
+        *,
+        tenant: str = "local",
+        statuses: Sequence[str] = (),
+        session_id: str | None = None,
+        binding: str | None = None,
+        created_after: datetime | None = None,
+        after: str | None = None,
+        limit: int = 50,
+    ) -> tuple[tuple[StoredRun, ...], str | None]:
+        """See `RunStore`. A page holds 500 runs at most."""
+        wanted = _queries.RunFilter(
+            tenant=tenant,
+            statuses=tuple(statuses),
+            session_id=session_id,
+            binding=binding,
+            created_after=created_after,
+            after=after,
+        )
+        return await self._readers.run(partial(_queries.list_runs, wanted=wanted, limit=limit))
+
+    async def read_events(
+        self, run_id: str, *, after: int = 0, limit: int = 500, tenant: str = "local"
+    ) -> tuple[Event, ...]:
+        """See `RunStore`. A page holds 5000 events at most."""
+        query = partial(_queries.read_events, ref=_ref(tenant, run_id), after=after, limit=limit)
+        return await self._readers.run(query)
+
+    async def wait_for_events(self, run_id: str, *, after: int, tenant: str = "local") -> None:
+        """See `RunStore`. Raises `StorageError` when the store is closed meanwhile."""
+        ref = _ref(tenant, run_id)
+        with self._wakeups.waiting(ref) as waiter:
+            last_seq = self._wakeups.known(ref)
+            if last_seq is None:
+                last_seq = await self._readers.run(partial(_queries.last_seq, ref=ref))
+            if last_seq <= after:
+                await waiter
+
+    async def read_attempts(self, run_id: str, *, tenant: str = "local") -> tuple[AttemptRow, ...]:
+        """See `RunStore`."""
+        return await self._readers.run(partial(_queries.read_attempts, ref=_ref(tenant, run_id)))
+
+    async def read_transcript(
+        self, run_id: str, *, stage_id: str | None = None, tenant: str = "local"
+    ) -> tuple[TranscriptEntry, ...]:
+        """See `RunStore`."""
+        query = partial(_queries.read_transcript, ref=_ref(tenant, run_id), stage_id=stage_id)
+        return await self._readers.run(query)
+
+    async def read_artifact(self, run_id: str, name: str, *, tenant: str = "local") -> Artifact | None:
+        """See `RunStore`."""
+        return await self._readers.run(partial(_queries.read_artifact, ref=_ref(tenant, run_id), name=name))
+
+    async def list_artifacts(self, run_id: str, *, tenant: str = "local") -> tuple[str, ...]:
+        """See `RunStore`."""
+        return await self._readers.run(partial(_queries.list_artifacts, ref=_ref(tenant, run_id)))
+
+    async def unfinished_of_dead_epochs(self) -> tuple[StoredRun, ...]:
+        """See `RunStore`."""
+        return await self._readers.run(self._load_unfinished)
+
+    def _load_unfinished(self, connection: sqlite3.Connection) -> tuple[StoredRun, ...]:
+        keys = unfinished_of_dead(connection, self.epochs)
+        return tuple(_queries.load_run(connection, key) for key in keys)
+
+    async def read_history(self, run_id: str, *, tenant: str = "local") -> tuple[HistoryEntry, ...]:
+        """See `RunStore`."""
+        return await self._readers.run(partial(_queries.read_history, ref=_ref(tenant, run_id)))
+
+    async def _write(self, operation: Operation[T]) -> T:
+        """Hand an operation to the writer and wait for its answer, whoever cancels meanwhile."""
+        if asyncio.get_running_loop() is not self._loop:
+            raise MisuseError("a store belongs to the event loop that opened it")
+        reply: asyncio.Future[T] = self._loop.create_future()
+        self._writer.put(Request(operation, reply))
+        return await _settled(reply)
+
+    def _deliver(self, answers: Sequence[Answer], grown: Mapping[RunRef, int]) -> None:
+        self._call_on_loop(partial(self._receive, answers, grown))
+
+    def _call_on_loop(self, callback: partial[None] | Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
+            self._loop.call_soon_threadsafe(callback)
+
+    def _receive(self, answers: Sequence[Answer], grown: Mapping[RunRef, int]) -> None:
+        for answer in answers:
+            reply = answer.request.reply
+            if reply.done():
+                continue
+            if answer.error is not None:
+                reply.set_exception(answer.error)
+            else:
+                reply.set_result(answer.result)
+        self._wakeups.grown(grown)
+
+
+def _ref(tenant: str, run_id: str) -> RunRef:
+    """What names the run; an id that can't be stored is one that doesn't exist."""
+    return RunRef(tenant, run_id if run_id.isascii() else clean_text(run_id)[0])
+
+
+async def _settled(future: asyncio.Future[T]) -> T:
+    """What comes of the future, waited for in any case; a cancel that came meanwhile is raised after it."""
+    cancel: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait((future,))
+        except asyncio.CancelledError as error:
+            cancel = error
+    if cancel is not None:
+        raise cancel from (None if future.cancelled() else future.exception())
+    return future.result()
+
+
+def _open_database(
+    folder: DataFolder, *, epochs: Epochs, clock: Clock, on_commit: CommitHook | None, settings: StoreSettings
+) -> Commits:
+    """The database, up to date, with a connection to write on. Blocks."""
+    opened = partial(_connect_up_to_date, folder, busy_wait_ms=settings.busy_wait_ms)
+    try:
+        try:
+            connection = opened()
+        except sqlite3.Error as error:
+            if not is_full(error, folder):
+                raise
+            folder.reserve.unlink(missing_ok=True)
+            connection = opened()
+    except sqlite3.Error as error:
+        raise storage_error(error, folder) from error
+    except OSError as error:
+        kind = StorageFull if error.errno in {errno.ENOSPC, errno.EDQUOT} else StorageError
+        raise kind(f"the database can't be opened: {error.strerror}", folder=str(folder.path)) from error
+    return Commits(
+        connection,
+        folder,
+        epochs=epochs,
+        clock=clock,
+        hook=on_commit,
+        busy_wait_ms=settings.busy_wait_ms,
+    )
+
+
+def _connect_up_to_date(folder: DataFolder, *, busy_wait_ms: int) -> sqlite3.Connection:
+    # Hosts that start at once on a fresh folder take turns: turning the log on can't be waited for otherwise.
+    with FileLock.take(folder.schema_lock, wait_ms=busy_wait_ms):
+        folder.touch_database()
+        connection = connect(folder, busy_ms=busy_wait_ms)
+        try:
+            turn_on_wal(connection)
+            migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
+    return connection

@@ -1,0 +1,24 @@
+"""What every run store does: one suite for all adapters of `remit.runs.RunStore`.
+
+To use it, derive a test class and give it a `harness` fixture (a `StoreHarness`, fresh for each test):
+
+    class TestMyStore(StoreSuite):
+        @pytest.fixture
+        async def harness(self): ...
+
+It needs pytest and pytest-asyncio in mode `auto`.
+"""
+
+from __future__ import annotations
+
+from remit.testing._store_suite_admission import AdmissionRules
+from remit.testing._store_suite_harness import StoreHarness
+from remit.testing._store_suite_log import LogRules
+from remit.testing._store_suite_reading import ReadingRules
+from remit.testing._store_suite_waiting import WaitingRules
+
+__all__ = ["StoreHarness", "StoreSuite"]
+
+
+class StoreSuite(AdmissionRules, LogRules, ReadingRules, WaitingRules):
+    """The rules of admission and claims, of the log, of reading, and of waiting and cancelling."""
