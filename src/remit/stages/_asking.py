@@ -1,4 +1,4 @@
-"""One request of a round: a child task of its own, so that a single attempt can be stopped."""
+"""One request of a round, and what a cancel means while it is under way."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from remit.errors import ProviderError
 from remit.events import Ephemeral
 from remit.models import Delta, ModelPool, ModelReply, ModelRequest
 from remit.stages._answers import is_blank
-from remit.stages._children import Children
+from remit.stages._children import was_cancelled
 from remit.stages._ledger import StageLedger
 from remit.stages._ports import Journal, Partial, StageInput
 
@@ -52,29 +52,33 @@ class Asker:
             reply = await self._ask_once(request)
             if reply is not None:
                 return reply
-            if self._ledger.stage_cancelled():
-                # The cancel of the whole stage is on its way to this task: nothing may be sent any more.
-                raise asyncio.CancelledError
-            if not self._ledger.take_stopped():
-                raise ProviderError("the request was cancelled from below", reason="unavailable")
         raise ProviderError("the attempt was stopped by hand, twice", reason="unavailable")
 
     async def _ask_once(self, request: ModelRequest) -> ModelReply | None:
-        """The reply; None when the request was cancelled, but this task wasn't."""
+        """The reply; None when its attempt was stopped by hand."""
+        task = asyncio.current_task()
+        assert task is not None, "a stage runs in a task"
         shown = _Shown(self._stage, self._journal, request.round)
+        self._ledger.watch(task)
         try:
-            async with Children() as children:
-                task = children.start(
-                    self._pool.request(
-                        request, ledger=self._ledger, on_delta=shown.add, remaining_s=self._remaining_s
-                    )
-                )
-                self._ledger.watch(task)
-                await children.join()
+            return await self._pool.request(
+                request, ledger=self._ledger, on_delta=shown.add, remaining_s=self._remaining_s
+            )
+        except asyncio.CancelledError:
+            # The cancel of one attempt is taken back here; that of the stage, or of all above it, goes on.
+            stopped = self._ledger.unwatch()
+            if was_cancelled() or self._ledger.stage_cancelled():
+                raise
+            if stopped:
+                return None
+            raise ProviderError("the request was cancelled from below", reason="unavailable") from None
+        except Exception:
+            if was_cancelled():
+                raise asyncio.CancelledError from None  # a cancel from above wins over any error from below
+            raise
         finally:
-            self._ledger.watch(None)
+            self._ledger.unwatch()
             shown.keep_in(self._partial)
-        return None if task.cancelled() else task.result()
 
 
 class _Shown:

@@ -13,7 +13,7 @@ from remit.errors import NodeError
 from remit.events import NewEvent
 from remit.models import ToolCallBlock, ToolResult
 from remit.primitives import Clock, StrictJsonError, clean_text, load_json
-from remit.stages._children import Children
+from remit.stages._children import Children, was_cancelled
 from remit.stages._clip import clip_end, clip_line, clip_middle
 from remit.stages._log import StageLog
 from remit.stages._notices import INTERRUPTED
@@ -108,10 +108,17 @@ class ToolRound:
 
     async def _carry_out(self, calls: Sequence[ToolCallBlock]) -> None:
         """Do them in their order, and put on record what is finished while others go on."""
+        if len(calls) == 1:
+            return await self._do(calls[0])
         async with Children() as children:
-            children.start(self._in_order(calls))
-            while not await children.join(timeout_s=SHOWN_AFTER_S):
-                await self._log.flush()
+            children.start(self._show_finished())
+            await self._in_order(calls)
+        return None
+
+    async def _show_finished(self) -> None:
+        while True:
+            await self._clock.sleep(SHOWN_AFTER_S)
+            await self._log.flush()
 
     async def _in_order(self, calls: Sequence[ToolCallBlock]) -> None:
         for reading, batch in groupby(calls, key=lambda call: self._effects[call.name] == "read"):
@@ -148,6 +155,10 @@ class ToolRound:
             took_ms = int((self._clock.monotonic() - began) * 1000)
             self._close(call, status="outcome_unknown", duration_ms=took_ms)
             raise
+        except asyncio.CancelledError:
+            if was_cancelled():
+                raise
+            return  # cancelled from below, while nobody above asked for it: this call has no result
         self._take(call, response)
 
     def _take(self, call: ToolCallBlock, response: ToolResponse) -> None:
@@ -231,7 +242,7 @@ class ToolRound:
 
 
 def _without_result(call: ToolCallBlock) -> CallOutcome:
-    """A call that was cancelled from below, while nobody above asked for it: that call's result, no more."""
+    """The result of a call that was cancelled from below."""
     result = ToolResult(
         tool_call_id=call.tool_call_id, name=call.name, content=INTERRUPTED, status="cancelled"
     )

@@ -15,6 +15,12 @@ from typing import Any, Self, TypeVar
 _Value = TypeVar("_Value")
 
 
+def was_cancelled() -> bool:
+    """Whether somebody has asked the running task to stop; false where a cancellation came up from below."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 class Children:
     """A scope of child tasks: whatever still runs when the block is left is cancelled and waited for.
 
@@ -33,21 +39,16 @@ class Children:
         self._tasks.append(task)
         return task
 
-    async def join(self, *, timeout_s: float | None = None) -> bool:
-        """Wait until all children have ended, or one has failed; false when the time was over first.
+    async def join(self) -> None:
+        """Wait until all children have ended, or one has failed.
 
         Raises:
             BaseException: What the first failed child failed with, in order of their start.
         """
-        if not self._tasks:
-            return True
-        done, pending = await asyncio.wait(
-            self._tasks, timeout=timeout_s, return_when=asyncio.FIRST_EXCEPTION
-        )
+        await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
         for task in self._tasks:
-            if task in done and not task.cancelled() and (error := task.exception()) is not None:
+            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
                 raise error
-        return not pending
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -70,22 +70,25 @@ class StageLedger:
 
     # ---- stopping a single attempt
 
-    def watch(self, task: asyncio.Task[Any] | None) -> None:
-        """The task that a cancel of the present attempt ends."""
+    def watch(self, task: asyncio.Task[Any]) -> None:
+        """The task that waits for the pool: a cancel of the present attempt cancels it, once."""
         self._task = task
+
+    def unwatch(self) -> bool:
+        """The wait is over. Whether an attempt was stopped by hand in it; that cancel is taken back."""
+        task, stopped = self._task, self._stopped
+        self._task, self._stopped = None, False
+        if stopped and task is not None:
+            task.uncancel()
+        return stopped
 
     def stage_cancelled(self) -> bool:
         """Whether the whole stage has been asked to stop."""
         return self._items.is_cancelled(self._stage.session_id, self._stage.work_id)
 
-    def take_stopped(self) -> bool:
-        """Whether an attempt was stopped by hand since this was asked last."""
-        stopped, self._stopped = self._stopped, False
-        return stopped
-
     async def _stop(self, attempt_id: str) -> None:
         """Fired by the registry, perhaps late: the stream is closed by ending whoever reads it."""
-        if attempt_id in self._open and self._task is not None:
+        if attempt_id in self._open and self._task is not None and not self._stopped:
             self._stopped = True
             self._task.cancel()
 

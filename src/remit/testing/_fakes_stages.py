@@ -91,6 +91,8 @@ class FakePool:
         self.requests: list[ModelRequest] = []
         self.begun = asyncio.Event()
         """Set while an attempt is in flight."""
+        self.sent = 0
+        """Attempts that went out: their row was stored, and nothing had stopped them by then."""
         self.bounds: list[int] = []
         """The output bounds that the ledger gave."""
         self._replies = list(replies)
@@ -156,6 +158,7 @@ class FakePool:
         on_delta: Callable[[Delta], None],
     ) -> ModelReply:
         await asyncio.sleep(0)
+        self.sent += 1
         if isinstance(reply, Exception):
             code = reply.reason if isinstance(reply, ProviderError) else None
             usage = AttemptUsage(coverage="refused")
