@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import reference_run
+import reference_settings
 from repository import ROOT, report
 
 FOLDER = ROOT / "docs" / "reference"
@@ -20,6 +21,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "node-messages.md": reference_run.node_page,
     "request.md": reference_run.request_page,
     "run.md": reference_run.run_page,
+    "settings.md": reference_settings.settings_page,
 }
 HEAD = "<!-- Generated from the code by `make docs ARGS=--write`. Don't edit. -->\n\n"
 

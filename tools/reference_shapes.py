@@ -7,7 +7,7 @@ import inspect
 import json
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -21,12 +21,14 @@ from pydantic.fields import FieldInfo
 from typing_extensions import TypeIs
 
 
-def table(model: type[BaseModel], *, defaults: bool = True) -> str:
-    """The model's fields as a Markdown table."""
+def table(model: type[BaseModel], *, defaults: bool = True, leave_out: Collection[str] = ()) -> str:
+    """The model's fields as a Markdown table, but for those left out."""
     head = "| key | type | default | meaning |\n|---|---|---|---|\n"
     plain = "| key | type | meaning |\n|---|---|---|\n"
     rows: list[str] = []
     for name, field in model.model_fields.items():
+        if name in leave_out:
+            continue
         cells = [f"`{field.alias or name}`", f"`{type_name(field.annotation)}`"]
         if defaults:
             cells.append(_default(field))

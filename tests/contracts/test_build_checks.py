@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import click
 import pytest
@@ -198,14 +198,17 @@ class _File(BaseModel):
 
     pools: dict[str, _Pool] = Field(default_factory=dict[str, _Pool])
     spare: _Pool | None = None
+    others: dict[str, dict[str, Any]] = Field(default_factory=dict[str, dict[str, Any]])
+    free: dict[str, Any] = Field(default_factory=dict[str, Any])
 
 
 def test_each_table_of_the_settings_is_found() -> None:
     """The reference walks through named tables, lists and optional ones, and shows each shape once."""
-    found = [place for place, _ in reference_settings.tables_of(_File)]
-    assert found == ["pools.NAME", "pools.NAME.members[]", "spare", "spare.members[]"]
-    page = reference_settings.page_of(_File)
-    assert "## `pools.NAME.members[]`, `spare.members[]`" in page
+    owners = {"others.NAME": _Member}
+    found = [place for place, _ in reference_settings.tables_of(_File, owners)]
+    assert found == ["pools.NAME", "pools.NAME.members[]", "spare", "spare.members[]", "others.NAME"]
+    page = reference_settings.page_of(_File, owners)
+    assert "## `pools.NAME.members[]`, `spare.members[]`, `others.NAME`" in page
     assert "| `model` | `string` | required | Provider and model. |" in page
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 import check_docs
+import reference_settings
 from remit import contract, errors
+from remit.config._schema import FileShape
 from remit.events import EPHEMERAL_TYPES, PAYLOADS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,3 +57,16 @@ def test_each_limit_has_its_line() -> None:
     """Every limit is listed with its default."""
     page = (REFERENCE / "limits.md").read_text()
     assert {name for name in contract.Limits.model_fields if page.count(f"| `{name}` |") != 2} == set()
+
+
+def test_each_setting_has_its_line() -> None:
+    """Every key of every table that a file may have is listed, and no top-level table is forgotten."""
+    page = (REFERENCE / "settings.md").read_text()
+    tables = list(reference_settings.tables_of(FileShape, reference_settings.OWNERS))
+    assert {place.split(".")[0] for place, _ in tables} == set(FileShape.model_fields)
+    for place, model in tables:
+        section = page[page.index(f"`{place}`") :]
+        names = {field.alias or name for name, field in model.model_fields.items()}
+        if model in reference_settings.NAMED_BY_KEY:
+            names.discard("name")
+        assert {name for name in names if f"| `{name}` |" not in section} == set()
