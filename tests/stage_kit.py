@@ -66,11 +66,11 @@ class Bench:
         tools: Mapping[str, Handler] | None = None,
         specs: Sequence[ToolSpec] = SPECS,
         limits: dict[str, Any] | None = None,
-        pool: FakePool | None = None,
+        pool: Any = None,
         remaining_s: Callable[[], float | None] = lambda: None,
         **fields: Any,
     ) -> None:
-        self.pool = pool or FakePool(*replies)
+        self.pool: Any = pool or FakePool(*replies)
         self.tools = FakeTools(tools)
         self.journal = FakeJournal()
         self.partial = Partial()

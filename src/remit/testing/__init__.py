@@ -1,23 +1,60 @@
-"""What tests need, ours and yours: stand-ins that are strict where the real thing is."""
+"""What tests need, ours and yours: stand-ins that are strict where the real thing is.
 
-from remit.testing.fake_provider import (
-    ChatModel,
-    FakeProvider,
-    FakeProviderProcess,
-    FakeToolCall,
-    OpenAIChatDialect,
-    RecordedRequest,
-    Reply,
-    route_by_stage,
-)
+Names are loaded when they are first used (PEP 562), so that a test pays only for what it takes.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from remit.testing._fakes_stages import FakeJournal, FakePool, FakeTools, PoolReply, tool_response
+    from remit.testing.fake_provider import (
+        ChatModel,
+        FakeProvider,
+        FakeProviderProcess,
+        FakeToolCall,
+        OpenAIChatDialect,
+        RecordedRequest,
+        Reply,
+        route_by_stage,
+    )
+
+_HOMES = {
+    "ChatModel": "fake_provider",
+    "FakeJournal": "_fakes_stages",
+    "FakePool": "_fakes_stages",
+    "FakeProvider": "fake_provider",
+    "FakeProviderProcess": "fake_provider",
+    "FakeToolCall": "fake_provider",
+    "FakeTools": "_fakes_stages",
+    "OpenAIChatDialect": "fake_provider",
+    "PoolReply": "_fakes_stages",
+    "RecordedRequest": "fake_provider",
+    "Reply": "fake_provider",
+    "route_by_stage": "fake_provider",
+    "tool_response": "_fakes_stages",
+}
 
 __all__ = [
     "ChatModel",
+    "FakeJournal",
+    "FakePool",
     "FakeProvider",
     "FakeProviderProcess",
     "FakeToolCall",
+    "FakeTools",
     "OpenAIChatDialect",
+    "PoolReply",
     "RecordedRequest",
     "Reply",
     "route_by_stage",
+    "tool_response",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
