@@ -148,6 +148,8 @@ class ClippedText:
 
     text: str
     truncated: bool
+    head_bytes: int
+    """How much of the text's begin is shown: where to read on."""
 
 
 def clip_text(text: str, *, max_bytes: int, total_bytes: int | None = None) -> ClippedText:
@@ -160,12 +162,13 @@ def clip_text(text: str, *, max_bytes: int, total_bytes: int | None = None) -> C
     """
     encoded = text.encode("utf-8", "replace")
     if len(encoded) <= max_bytes:
-        return ClippedText(text=text, truncated=False)
+        return ClippedText(text=text, truncated=False, head_bytes=len(encoded))
     keep = max_bytes - _MARKER_ROOM_BYTES if max_bytes > 2 * _MARKER_ROOM_BYTES else max_bytes // 2
     half = max(1, keep // 2)
     total = len(encoded) if total_bytes is None else total_bytes
     joined = _join(encoded[:half], encoded[-half:], text_bytes=len(encoded), total_bytes=total)
-    return ClippedText(text=joined, truncated=True)
+    head_bytes = len(encoded[:half].decode("utf-8", "ignore").encode())
+    return ClippedText(text=joined, truncated=True, head_bytes=head_bytes)
 
 
 def _join(head: bytes, tail: bytes, *, text_bytes: int, total_bytes: int) -> str:

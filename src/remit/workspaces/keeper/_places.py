@@ -82,7 +82,8 @@ def _locate(root_fd: int, parts: Sequence[str], *, follow: bool, create_folders:
             if target is None:
                 if _lies_in_git(root_fd, folder_fd):
                     raise _git_refusal("/".join(parts))
-                return Place(folder_fd=folder_fd, name=parts[-1], path="/".join(parts))
+                path = _true_path(root_fd, folder_fd, parts)
+                return Place(folder_fd=folder_fd, name=parts[-1], path=path)
         except BaseException:
             os.close(folder_fd)
             raise
@@ -92,6 +93,16 @@ def _locate(root_fd: int, parts: Sequence[str], *, follow: bool, create_folders:
         # The kernel resolves a `..` of the target, and refuses it where it leads out.
         parts = [*parts[:-1], *(part for part in target.split("/") if part not in ("", "."))]
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+
+
+def _true_path(root_fd: int, folder_fd: int, parts: Sequence[str]) -> str:
+    """The path without links, where the system tells it; it is only shown, never opened."""
+    try:
+        root, folder = (os.readlink(f"/proc/self/fd/{fd}") for fd in (root_fd, folder_fd))
+    except OSError:
+        return "/".join(parts)
+    inner = os.path.relpath(folder, root)
+    return os.path.normpath(os.path.join(inner, parts[-1]))
 
 
 def _find_link(folder_fd: int, name: str) -> str | None:
