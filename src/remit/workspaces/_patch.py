@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from remit.workspaces._changes import Blobs, Change, Content
 from remit.workspaces._git import Git, make_git_folder
@@ -18,13 +18,11 @@ __all__ = ["Patch", "PathCounts", "write_patch"]
 _TEXT_AT_MOST = "8m"
 _OPTIONS = (
     "-r",
-    "--find-renames",
-    "-l2000",
-    "--no-rename-empty",
     "--no-ext-diff",
     "--no-textconv",
     "--diff-algorithm=histogram",
 )
+_RENAMES = ("--find-renames", "-l2000", "--no-rename-empty")
 _FORMAT = ("--patch", "--binary", "--full-index", "--unified=3", "--src-prefix=a/", "--dst-prefix=b/")
 
 
@@ -75,9 +73,11 @@ async def write_patch(git: Git, changes: Sequence[Change], blobs: Blobs) -> Patc
         await git.run(
             "fast-import", "--quiet", "--done", git_dir=git_dir, stdin=_import_stream(changes, blobs)
         )
+        renames = ("--no-renames",) if _folders_clash(changes) else _RENAMES
+        options = ("diff-tree", *_OPTIONS, *renames)
         sides = ("refs/heads/base", "refs/heads/result")
-        text = await git.run("diff-tree", *_OPTIONS, *_FORMAT, *sides, git_dir=git_dir)
-        counts = await git.run("diff-tree", *_OPTIONS, "--numstat", "-z", *sides, git_dir=git_dir)
+        text = await git.run(*options, *_FORMAT, *sides, git_dir=git_dir)
+        counts = await git.run(*options, "--numstat", "-z", *sides, git_dir=git_dir)
     paths = _parse_counts(counts)
     return Patch(
         text=text,
@@ -86,6 +86,12 @@ async def write_patch(git: Git, changes: Sequence[Change], blobs: Blobs) -> Patc
         deletions=sum(entry.deletions for entry in paths.values()),
         paths=paths,
     )
+
+
+def _folders_clash(changes: Sequence[Change]) -> bool:
+    """Whether a file becomes a folder or a folder a file: git then can't apply a rename between the two."""
+    files = {change.path for change in changes}
+    return any(str(folder) in files for path in files for folder in PurePosixPath(path).parents)
 
 
 def _import_stream(changes: Sequence[Change], blobs: Blobs) -> bytes:

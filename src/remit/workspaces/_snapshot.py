@@ -19,7 +19,7 @@ from remit.workspaces._patch import Patch, PathCounts, write_patch
 from remit.workspaces._private_git import publish_folder
 from remit.workspaces.keeper._tree import Scan
 
-__all__ = ["Bundle", "RunFolder", "take_snapshot"]
+__all__ = ["Bundle", "RunFolder", "keep_bundle", "take_snapshot"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +106,12 @@ async def take_snapshot(
         # What was skipped or ignored may differ though the patch is the same; the newest is told.
         return Bundle(changes=changes, patch=kept.patch, blobs=blobs)
     bundle = Bundle(changes=changes, patch=await write_patch(git, changes.changes, blobs), blobs=blobs)
-    _keep(run, bundle)
+    keep_bundle(run, bundle)
     return bundle
 
 
-def _keep(run: RunFolder, bundle: Bundle) -> None:
+def keep_bundle(run: RunFolder, bundle: Bundle) -> None:
+    """Put changes and their patch where `RunFolder.load` finds them."""
     with tempfile.TemporaryDirectory(prefix="scratch-", dir=run.folder) as scratch:
         made = Path(scratch) / "bundle"
         made.mkdir(mode=0o700)
