@@ -45,7 +45,7 @@ from remit.runs import (
 )
 from remit.storage import Epochs, SqliteStore
 from remit.usage import PriceBook
-from remit.work import WorkRegistry
+from remit.work import CleanupScope, WorkRegistry
 
 __all__ = ["CancelOutcome", "Host", "Run"]
 
@@ -115,8 +115,9 @@ class Host:
     async def _open(self, stack: AsyncExitStack) -> None:
         data = make_data_folder(self.config.data)
         store = await stack.enter_async_context(SqliteStore.open(data, clock=self.clock))
-        epoch = stack.enter_context(Epochs(data).start())
-        registry = WorkRegistry()
+        epoch = stack.enter_context(Epochs(data, clock=self.clock, ids=self.ids).start())
+        cleanups = await stack.enter_async_context(CleanupScope())
+        registry = WorkRegistry(clock=self.clock, cleanups=cleanups)
         node = await stack.enter_async_context(
             EmbeddedNode(self.config, data=data, clock=self.clock, ids=self.ids)
         )

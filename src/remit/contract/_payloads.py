@@ -67,7 +67,7 @@ class RunSettling(Model):
     """The decision: how this run ends. First wins."""
 
     kind: TerminalKind
-    class_: TerminalClass | None = Field(default=None, alias="class")
+    class_: TerminalClass | None = Field(default=None, validation_alias="class", serialization_alias="class")
     code: str | None = None
     stage: str | None = None
     limit: LimitHit | None = None
@@ -94,7 +94,7 @@ class StageFailed(Model):
     """A stage ended without one."""
 
     stage_id: str
-    class_: TerminalClass = Field(alias="class")
+    class_: TerminalClass = Field(validation_alias="class", serialization_alias="class")
     code: str
 
 

@@ -123,7 +123,7 @@ class Terminal(Model):
     """How a run ended."""
 
     kind: TerminalKind
-    class_: TerminalClass | None = Field(default=None, alias="class")
+    class_: TerminalClass | None = Field(default=None, validation_alias="class", serialization_alias="class")
     """None when completed."""
     code: str | None = None
     message: str | None = None

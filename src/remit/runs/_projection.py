@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 from remit.contract import (
     CancelRequested,
     CheckCompleted,
     CheckoutOpened,
     DeliveryCompleted,
+    DeliveryIntended,
     Model,
     ReviewDecided,
     RunEnded,
@@ -39,6 +41,7 @@ VIEW_TYPES = frozenset(
         "checkout.opened",
         "check.completed",
         "review.decided",
+        "delivery.intent",
         "delivery.completed",
         "usage.updated",
     }
@@ -75,39 +78,49 @@ def fold_payload(view: RunView | None, payload: Model) -> RunView:
     return view.model_copy(update=changes) if changes else view
 
 
+def _started(view: RunView, payload: RunStarted) -> dict[str, Any]:
+    changes: dict[str, Any] = {"started_at": payload.started_at, "deadline_at": payload.deadline_at}
+    if payload.prepared is not None:
+        changes["workspace"] = payload.prepared.workspace
+    return changes
+
+
+def _opened(view: RunView, payload: CheckoutOpened) -> dict[str, Any]:
+    if view.workspace is None:
+        return {}
+    found = {"isolation": payload.isolation, "sandbox": payload.sandbox}
+    return {"workspace": view.workspace.model_copy(update=found)}
+
+
+def _checked(view: RunView, payload: CheckCompleted) -> dict[str, Any]:
+    kept = tuple(check for check in view.checks if check.id != payload.check.id)
+    return {"checks": (*kept, payload.check)}
+
+
+def _billed(view: RunView, payload: UsageUpdated) -> dict[str, Any]:
+    return {
+        "usage": payload.usage,
+        "cost_usd": payload.cost_usd,
+        "estimated_max_cost_usd": payload.estimated_max_cost_usd,
+    }
+
+
+_FOLDS: Final[dict[type[Model], Callable[[RunView, Any], dict[str, Any]]]] = {
+    RunStarted: _started,
+    CancelRequested: lambda view, payload: {"cancel_requested": True},
+    StageStarted: lambda view, payload: {"status": payload.status},
+    RunFinalizing: lambda view, payload: {"status": RunStatus.FINALIZING},
+    RunSettling: lambda view, payload: {"status": RunStatus.SETTLING, "output": payload.output},
+    CheckoutOpened: _opened,
+    CheckCompleted: _checked,
+    ReviewDecided: lambda view, payload: {"review": payload.review, "patch": payload.patch or view.patch},
+    DeliveryIntended: lambda view, payload: {"patch": payload.patch},
+    DeliveryCompleted: lambda view, payload: {"delivery": payload.delivery},
+    UsageUpdated: _billed,
+}
+"""What each kind of fact changes in the row."""
+
+
 def _changes(view: RunView, payload: Model) -> dict[str, Any]:
-    match payload:
-        case RunStarted():
-            changes: dict[str, Any] = {
-                "started_at": payload.started_at,
-                "deadline_at": payload.deadline_at,
-            }
-            if payload.prepared is not None:
-                changes["workspace"] = payload.prepared.workspace
-            return changes
-        case CancelRequested():
-            return {"cancel_requested": True}
-        case StageStarted():
-            return {"status": payload.status}
-        case RunFinalizing():
-            return {"status": RunStatus.FINALIZING}
-        case RunSettling():
-            return {"status": RunStatus.SETTLING, "output": payload.output}
-        case CheckoutOpened() if view.workspace is not None:
-            opened = {"isolation": payload.isolation, "sandbox": payload.sandbox}
-            return {"workspace": view.workspace.model_copy(update=opened)}
-        case CheckCompleted():
-            kept = tuple(check for check in view.checks if check.id != payload.check.id)
-            return {"checks": (*kept, payload.check)}
-        case ReviewDecided():
-            return {"review": payload.review, "patch": payload.patch or view.patch}
-        case DeliveryCompleted():
-            return {"delivery": payload.delivery}
-        case UsageUpdated():
-            return {
-                "usage": payload.usage,
-                "cost_usd": payload.cost_usd,
-                "estimated_max_cost_usd": payload.estimated_max_cost_usd,
-            }
-        case _:
-            return {}
+    fold = _FOLDS.get(type(payload))
+    return fold(view, payload) if fold is not None else {}

@@ -6,6 +6,7 @@ run.settling (the decision) ─> processes, checkout, residencies ─> usage ─
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from remit.contract import (
     AbandonedWork,
@@ -15,7 +16,6 @@ from remit.contract import (
     RunSettling,
     RunStatus,
     RunView,
-    Snapshot,
     StageFailed,
     Terminal,
     UsageCause,
@@ -32,6 +32,7 @@ from remit.runs._tools import RunTools
 from remit.runs._work import RunWork
 from remit.usage import Bill, LedgerRow, strict_causes, summarise
 
+_log = logging.getLogger(__name__)
 _TRIGGERS = {
     "completed": Trigger.COMPLETE,
     "failed": Trigger.FAIL,
@@ -136,8 +137,8 @@ class Settlement:
         try:
             if not completed:
                 await tools.stop_all()
-                if tools.opened is not None:
-                    self._keep_patch(await tools.snapshot(end_leftovers=True))
+            if tools.opened is not None and not (completed and self._journal.view.patch):
+                await self._keep_patch(tools)
             await tools.cleanup(keep=self._keeps(completed))
         except NodeError as error:
             named = AbandonedWork(
@@ -154,7 +155,13 @@ class Settlement:
             case _:
                 return not completed
 
-    def _keep_patch(self, snapshot: Snapshot) -> None:
+    async def _keep_patch(self, tools: RunTools) -> None:
+        """Read what the checkout holds; work that can't be read any more doesn't change how the run ended."""
+        try:
+            snapshot = await tools.snapshot(end_leftovers=True)
+        except NodeError as error:
+            _log.warning("run %s: its patch can't be read: %s", self._journal.view.id, error.message)
+            return
         reviewed = self._journal.view.patch
         if reviewed is not None and reviewed.sha256 == snapshot.patch_sha256:
             return

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from remit.contract import (
     ArtifactRequest,
@@ -31,6 +32,27 @@ from remit.runs._journal import RunJournal
 from remit.runs._shield import despite_cancel
 from remit.runs._work import RunWork
 from remit.stages import ToolUse
+
+
+class _StopOnce:
+    """Stops one call once, whoever asks first: the registry's handle, or the task that waits for the call."""
+
+    def __init__(self, stop: Callable[[], Coroutine[Any, Any, StoppedCall | None]]) -> None:
+        self._stop = stop
+        self._answer: asyncio.Future[StoppedCall | None] | None = None
+
+    async def __call__(self) -> StoppedCall | None:
+        """How the call was stopped; None when it had ended. Later callers wait for the first one's answer."""
+        if self._answer is not None:
+            return await asyncio.shield(self._answer)
+        self._answer = asyncio.get_running_loop().create_future()
+        try:
+            stopped = await self._stop()
+        except BaseException:
+            self._answer.set_result(None)
+            raise
+        self._answer.set_result(stopped)
+        return stopped
 
 
 class RunTools:
@@ -131,11 +153,12 @@ class RunTools:
             remaining_ms=limits.wall_clock_ms if left is None else max(1, int(left * 1000)),
             max_shown_bytes=max_shown_bytes,
         )
-        with self._work.tool(use, stop=lambda: self._stop(use)) as item:
+        stop = _StopOnce(lambda: self._stop(use))
+        with self._work.tool(use, stop=stop) as item:
             try:
                 response = await self._link.tool(request)
             except asyncio.CancelledError:
-                stopped = await despite_cancel(self._stop(use))
+                stopped = await despite_cancel(stop())
                 if stopped is not None:
                     item.how, item.pids = stopped.how, stopped.pids
                 raise
