@@ -1,6 +1,6 @@
 """Tasks that end with the block that started them.
 
-Like `asyncio.TaskGroup`, but the error of a child comes out as it is, and on Python 3.11 and 3.12 a
+Like `asyncio.TaskGroup`, but the error of a child comes out as it is, and before Python 3.13 too a
 failed child leaves no cancel count behind in the waiting task, which would make an enclosing
 `asyncio.timeout` lose its `TimeoutError`.
 """
