@@ -145,13 +145,13 @@ class Machine(RuleBasedStateMachine):
 
     @rule(work_id=IDS)
     def cancel_everywhere(self, work_id: str) -> None:
-        before = {key for key, item in self.model.items.items() if not item.cancelled}
         flagged = self.kit.registry.cancel_everywhere(work_id)
         expected: set[Key] = set()
         for session in ("s1", "s2"):
             key = (session, work_id)
-            expected |= self.model.cancel(key)
-            if key in before and key in expected:
+            newly = self.model.cancel(key)
+            expected |= newly
+            if newly:
                 self.receipts[key] = ({key} | self.model.below(key), [])
         assert set(flagged) == expected
 

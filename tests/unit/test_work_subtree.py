@@ -171,3 +171,22 @@ async def test_parent_that_comes_late_is_waited_for_with_its_children() -> None:
         kit.registry.finish("s", "tool", "kill")
         assert await _settled(waiting)
     assert [item.work_id for item in waiting.result()] == ["stage", "tool"]
+
+
+async def test_wait_for_an_item_that_was_cancelled_with_its_parent_tells_how_it_ended() -> None:
+    """R1: a part of a cancelled run has a receipt of its own, from the moment of that cancel."""
+    kit = Kit()
+    kit.add("run")
+    kit.add("stage", parent="run")
+    kit.add("tool", parent="stage")
+    kit.registry.cancel("s", "run")
+    kit.clock.pass_ms(3)
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(kit.registry.wait_closed("s", "stage"))
+        assert not await _settled(waiting)
+        kit.registry.finish("s", "tool", "kill")
+        kit.registry.finish("s", "stage")
+    assert [(item.work_id, item.how, item.ms) for item in waiting.result()] == [
+        ("tool", "kill", 3),
+        ("stage", "closed", 3),
+    ]

@@ -19,6 +19,7 @@ class Entry:
         "__weakref__",
         "binding",
         "cancelled",
+        "cancelled_at",
         "handle",
         "parent",
         "revision",
@@ -36,6 +37,7 @@ class Entry:
         self.spec = spec
         self.handle = spec.handle
         self.cancelled = False
+        self.cancelled_at = 0.0
         self.stage: ObservedStage | None = None
         self.stage_at = 0.0
         self.revision = 0

@@ -95,7 +95,7 @@ class WorkRegistry:
         old = self._tree.insert(entry)
         if entry.cancelled:
             self._fire_at_registration(entry)
-            for below in self._tree.flag_below(entry):
+            for below in self._tree.flag_below(entry, now=self._clock.monotonic()):
                 self._fire_at_registration(below)
         return Registration(is_cancellable(spec.handle), old is None)
 
@@ -123,18 +123,19 @@ class WorkRegistry:
         top = self._tree.find(session_id, work_id)
         if top is None or top.cancelled:
             return []
-        subtree = self._tree.subtree_of(top)
-        subtree.cancelled_at = self._clock.monotonic()
-        flagged = self._tree.flag(top)
+        now = self._clock.monotonic()
+        self._tree.subtree_of(top).cancelled_at = now
+        flagged = self._tree.flag(top, now=now)
         self._cleanups.launch([_cleanup(entry, counted=True) for entry in flagged], self._runner.run)
         return [WorkId(entry.session_id, entry.work_id) for entry in flagged]
 
     def cancel_everywhere(self, work_id: str) -> list[WorkId]:
         """Cancel this id in every session, one session after the other."""
         self._check_thread()
-        return [
-            found for session_id in list(self._tree.sessions) for found in self.cancel(session_id, work_id)
-        ]
+        flagged: list[WorkId] = []
+        for session_id in sorted(self._tree.sessions):
+            flagged += self.cancel(session_id, work_id)
+        return flagged
 
     def is_cancelled(self, session_id: str, work_id: str) -> bool:
         """Whether the item is registered and flagged: asked right before anything is sent."""

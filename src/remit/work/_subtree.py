@@ -26,7 +26,7 @@ class Subtree:
 
     def __init__(self, top: Entry) -> None:
         self.top = top
-        self.cancelled_at: float | None = None
+        self.cancelled_at = top.cancelled_at if top.cancelled else None
         self._open: dict[Entry, None] = {}
         self._ended: list[ClosedItem] = []
         self._waiters: list[asyncio.Future[None]] = []

@@ -53,15 +53,15 @@ class Tree:
             self._succeed(old, entry)
         parent = None if entry.parent is None else self._link(entry, entry.parent)
         if parent is not None:
-            if parent.cancelled:
-                entry.cancelled = True
+            if parent.cancelled and not entry.cancelled:
+                entry.cancelled, entry.cancelled_at = True, parent.cancelled_at
             for subtree in parent.subtrees:
                 self.count_in(subtree, entry)
         return old
 
     def _succeed(self, old: Entry, new: Entry) -> None:
         """The new registration takes the old one's flag and its place in every wait; not its parent."""
-        new.cancelled = old.cancelled
+        new.cancelled, new.cancelled_at = old.cancelled, old.cancelled_at
         new.subtrees = old.subtrees
         for subtree in old.subtrees:
             subtree.replace(old, new)
@@ -93,7 +93,7 @@ class Tree:
 
     # ---- cancelling
 
-    def flag(self, top: Entry) -> list[Entry]:
+    def flag(self, top: Entry, *, now: float) -> list[Entry]:
         """Flag an item and all below it; returns what is newly flagged, the item first.
 
         What is flagged already is skipped together with its subtree.
@@ -106,15 +106,16 @@ class Tree:
             if entry.cancelled:
                 continue
             entry.cancelled = True
+            entry.cancelled_at = now
             flagged.append(entry)
             kids = sessions[entry.session_id].children.get(entry.work_id)
             if kids:
                 stack.extend(kids)
         return flagged
 
-    def flag_below(self, entry: Entry) -> list[Entry]:
+    def flag_below(self, entry: Entry, *, now: float) -> list[Entry]:
         """Flag all that hangs below an item which is flagged itself."""
-        return [newly for kid in tuple(self.children_of(entry)) for newly in self.flag(kid)]
+        return [newly for kid in tuple(self.children_of(entry)) for newly in self.flag(kid, now=now)]
 
     # ---- waiting
 
