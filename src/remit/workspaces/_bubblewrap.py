@@ -81,6 +81,8 @@ class SandboxView:
     writable: tuple[Path, ...]
     masked: tuple[Path, ...]
     """Credential files that lie in one of those."""
+    object_stores: tuple[Path, ...]
+    """Folders that the tree's git reads objects from; they may lie in a hidden one."""
     shared_memory_bytes: int
 
 
@@ -118,6 +120,8 @@ def view_options(view: SandboxView) -> tuple[str, ...]:
         options += _hide(folder, [*view.read_only, *view.writable, *map(Path, SYSTEM_FOLDERS)])
     for file in view.masked:
         options += ["--ro-bind", "/dev/null", str(file)]
+    for folder in view.object_stores:
+        options += ["--ro-bind", str(folder), str(folder)]
     options += ["--bind", str(view.tree), str(view.root)]
     return tuple(options)
 

@@ -34,6 +34,8 @@ class CheckoutRequest:
     """A git work tree may be copied whatever its size."""
     git_dir: Path | None = None
     """Shown as the tree's `.git`; None: it is left as it is."""
+    object_stores: tuple[Path, ...] = ()
+    """Folders that `git_dir` reads objects from; commands see them read-only, at their own paths."""
     carry: tuple[str, ...] = ()
     """Folders of the root that another base lacks: `.venv`, `node_modules`."""
     read_only: tuple[str, ...] = ()

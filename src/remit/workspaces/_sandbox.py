@@ -101,6 +101,7 @@ def _options(request: CheckoutRequest, *, storage: Path, data: Path, home: Path)
             read_only=request.toolchains.read_only,
             writable=request.toolchains.writable,
             masked=request.toolchains.masked,
+            object_stores=request.object_stores,
             shared_memory_bytes=request.limits.shared_memory_bytes,
         )
     )
