@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from pydantic import Field, model_validator
 
 from remit.contract import Model
-from remit.primitives import MICROS_PER_USD
+from remit.primitives import micros_from_usd
 from remit.usage._prices import FREE, Price, PriceTier
 
 if TYPE_CHECKING:
@@ -65,10 +65,10 @@ class PriceSetting(Model):
             return FREE
         read, write = self.cache_read_usd_per_mtok, self.cache_write_usd_per_mtok
         return Price(
-            input_micros=_micros(self.input_usd_per_mtok),
-            output_micros=_micros(self.output_usd_per_mtok),
-            cache_read_micros=_micros(self.input_usd_per_mtok if read is None else read),
-            cache_write_micros=_micros(self.input_usd_per_mtok if write is None else write),
+            input_micros=micros_from_usd(self.input_usd_per_mtok),
+            output_micros=micros_from_usd(self.output_usd_per_mtok),
+            cache_read_micros=micros_from_usd(self.input_usd_per_mtok if read is None else read),
+            cache_write_micros=micros_from_usd(self.input_usd_per_mtok if write is None else write),
             version="config",
         )
 
@@ -168,10 +168,10 @@ def _four_at(published: ModelPrice, input_tokens: int) -> dict[str, int] | None:
     if tokens_in is None or tokens_out is None:
         return None
     return {
-        "input_micros": _micros(tokens_in),
-        "output_micros": _micros(tokens_out),
-        "cache_read_micros": _micros(tokens_in if read is None else read),
-        "cache_write_micros": _micros(tokens_in if write is None else write),
+        "input_micros": micros_from_usd(tokens_in),
+        "output_micros": micros_from_usd(tokens_out),
+        "cache_read_micros": micros_from_usd(tokens_in if read is None else read),
+        "cache_write_micros": micros_from_usd(tokens_in if write is None else write),
     }
 
 
@@ -184,8 +184,3 @@ def _rate(published: ModelPrice, key: str, input_tokens: int) -> Decimal | None:
         if input_tokens > tier.start:
             rate = tier.price
     return rate
-
-
-def _micros(usd_per_mtok: Decimal) -> int:
-    """USD per million tokens as whole micro-USD per million tokens, rounded up."""
-    return -int(-(usd_per_mtok * MICROS_PER_USD) // 1)

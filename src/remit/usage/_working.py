@@ -38,15 +38,15 @@ class WorkingTime:
 
     def wall_ms(self) -> int:
         """Milliseconds since it was made."""
-        return int(self._wall() * 1000)
+        return _whole_ms(self._wall())
 
     def waited_ms(self) -> int:
         """Milliseconds waited so far, a wait that goes on included."""
-        return int(self._waited_so_far() * 1000)
+        return _whole_ms(self._waited_so_far())
 
     def working_ms(self) -> int:
         """Milliseconds worked so far."""
-        return int(max(0.0, self._wall() - self._waited_so_far()) * 1000)
+        return _whole_ms(max(0.0, self._wall() - self._waited_so_far()))
 
     async def wait_until_worked(self, limit_ms: int) -> None:
         """Return once so much was worked. Cancellation: the wait just ends."""
@@ -61,3 +61,8 @@ class WorkingTime:
     def _waited_so_far(self) -> float:
         ongoing = max(0.0, self._clock.monotonic() - self._wait_began) if self._waits else 0.0
         return self._waited + ongoing
+
+
+def _whole_ms(seconds: float) -> int:
+    # By way of microseconds: differences of floats fall just short of what they mean.
+    return round(seconds * 1_000_000) // 1000
