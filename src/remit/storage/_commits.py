@@ -155,23 +155,27 @@ class Commits:
             self._fail(batch, error, stored)
 
     def _store_singly(self, batch: Sequence[Request], stored: Stored) -> None:
-        """On a full disk each operation is tried by itself: one may be too large, and others not."""
-        self._checkpoints.run()  # gives back what the log took, if the database itself has room
-        for request in batch:
-            try:
-                self._transact([request], stored, guarded=True)
-            except sqlite3.Error as error:
-                if is_full(error, self._folder) and request.operation.closing and not self._reserve.spent:
-                    self._reserve.release()
-                    self._store_from_reserve(request, stored)
-                else:
-                    self._fail([request], error, stored)
+        """On a full disk each operation is tried by itself: one may be too large, and others not.
 
-    def _store_from_reserve(self, request: Request, stored: Stored) -> None:
+        What one took of the log in vain is there for the next.
+        """
+        for request in batch:
+            error = self._try_alone(request, stored)
+            if error is not None and request.operation.closing and not self._reserve.spent:
+                self._reserve.release()
+                error = self._try_alone(request, stored)
+            if error is not None:
+                self._fail([request], error, stored)
+
+    def _try_alone(self, request: Request, stored: Stored) -> sqlite3.Error | None:
+        """The error if there was no room for it; all others are answered with."""
         try:
             self._transact([request], stored, guarded=True)
         except sqlite3.Error as error:
+            if is_full(error, self._folder):
+                return error
             self._fail([request], error, stored)
+        return None
 
     def _fail(self, batch: Sequence[Request], error: Exception, stored: Stored) -> None:
         assert isinstance(error, sqlite3.Error), "all others are an operation's own"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+from pathlib import Path
 from typing import Final
 
 from remit.errors import StorageError
@@ -11,7 +12,8 @@ from remit.storage._folder import DataFolder
 
 OLDEST_SQLITE: Final = (3, 32, 0)
 """Upserts, partial indexes, and statements of more than 999 values."""
-_CHECKPOINT_BYTES: Final = 8 * 1024 * 1024
+_CHECKPOINT_BYTES: Final = 4 * 1024 * 1024
+_ROOM_TO_SPARE_BYTES: Final = 256 * 1024
 _CHECKPOINT_WAIT_MS: Final = 50
 
 
@@ -69,6 +71,7 @@ class Checkpoints:
     """
 
     def __init__(self, folder: DataFolder, connection: sqlite3.Connection, *, busy_ms: int) -> None:
+        self._folder = folder
         self._log = folder.database.with_name(folder.database.name + "-wal")
         self._connection = connection
         self._busy_ms = busy_ms
@@ -76,25 +79,37 @@ class Checkpoints:
 
     def run_when_due(self) -> None:
         """Checkpoint if the log is long. Readers in the way: it is tried again when the log has grown on."""
-        size = self._size()
+        size = _size_of(self._log)
         if size >= self._due_bytes:
             done = self.run()
             self._due_bytes = _CHECKPOINT_BYTES if done else size + _CHECKPOINT_BYTES // 2
 
     def run(self) -> bool:
-        """Checkpoint now, waiting only briefly; whether all of it was moved."""
+        """Checkpoint now, waiting only briefly; whether all of it was moved.
+
+        Where the database has no room to grow it isn't begun: half of it would take what room there is.
+        """
         try:
+            if not self._has_room():
+                return False
             self._connection.execute(f"PRAGMA busy_timeout = {_CHECKPOINT_WAIT_MS}")
             busy, *_ = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             return not busy
         except sqlite3.OperationalError:
-            return False  # no room or in use: what was committed is safe in the log
+            return False  # in use by others: what was committed is safe in the log
         finally:
             with contextlib.suppress(sqlite3.Error):
                 self._connection.execute(f"PRAGMA busy_timeout = {self._busy_ms:d}")
 
-    def _size(self) -> int:
-        try:
-            return self._log.stat().st_size
-        except OSError:
-            return 0
+    def _has_room(self) -> bool:
+        pages = self._connection.execute("PRAGMA page_count").fetchone()[0]
+        page_bytes = self._connection.execute("PRAGMA page_size").fetchone()[0]
+        growth = pages * page_bytes - _size_of(self._folder.database)
+        return self._folder.free_bytes() >= growth + _ROOM_TO_SPARE_BYTES
+
+
+def _size_of(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -28,9 +28,13 @@ class StoreHarness(Protocol):
 
 async def admit(harness: StoreHarness, run_id: str, *, epoch: str | None = None) -> StoredRun:
     """A run that is admitted and claimed."""
-    epoch = epoch or harness.start_epoch()
-    await harness.store.submit(sample_submission(run_id, epoch=epoch))
-    claimed = await harness.store.claim(epoch, run_id=run_id)
+    return await admit_on(harness.store, run_id, epoch=epoch or harness.start_epoch())
+
+
+async def admit_on(store: RunStore, run_id: str, *, epoch: str = "epoch_1") -> StoredRun:
+    """The same where there is but one host."""
+    await store.submit(sample_submission(run_id, epoch=epoch))
+    claimed = await store.claim(epoch, run_id=run_id)
     assert claimed is not None
     return claimed
 
