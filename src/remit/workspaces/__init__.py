@@ -21,9 +21,12 @@ if TYPE_CHECKING:
     )
     from remit.workspaces._keeper import Keeper
     from remit.workspaces._probe import Probe
+    from remit.workspaces._receipts import Receipts
     from remit.workspaces._settings import DEFAULT_PROTECTED, CommandDefinition, Mount, WorkspaceSettings
     from remit.workspaces._shelf import Toolchain, Toolchains
+    from remit.workspaces._tool_schemas import strict_parameters, tools_for
     from remit.workspaces._toolchains import find_toolchains
+    from remit.workspaces._tools import ToolCall, ToolOutcome, ToolRunner, call_fingerprint
 
 _HOMES = {
     "Checkout": "_checkout",
@@ -37,14 +40,21 @@ _HOMES = {
     "Limits": "_checkout_request",
     "Mount": "_settings",
     "Probe": "_probe",
+    "Receipts": "_receipts",
     "SandboxUnavailable": "_failures",
     "Stopped": "_command",
+    "ToolCall": "_tools",
+    "ToolOutcome": "_tools",
+    "ToolRunner": "_tools",
     "Toolchain": "_shelf",
     "Toolchains": "_shelf",
     "WorkspaceOperationError": "_failures",
     "WorkspaceRefused": "_failures",
     "WorkspaceSettings": "_settings",
+    "call_fingerprint": "_tools",
     "find_toolchains": "_toolchains",
+    "strict_parameters": "_tool_schemas",
+    "tools_for": "_tool_schemas",
 }
 
 __all__ = [
@@ -59,14 +69,21 @@ __all__ = [
     "Limits",
     "Mount",
     "Probe",
+    "Receipts",
     "SandboxUnavailable",
     "Stopped",
+    "ToolCall",
+    "ToolOutcome",
+    "ToolRunner",
     "Toolchain",
     "Toolchains",
     "WorkspaceOperationError",
     "WorkspaceRefused",
     "WorkspaceSettings",
+    "call_fingerprint",
     "find_toolchains",
+    "strict_parameters",
+    "tools_for",
 ]
 
 
