@@ -20,7 +20,7 @@ from remit.testing._store_samples import sample_submission, work_registered
 from remit.testing._store_suite_harness import admit_on
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
     from pathlib import Path
 
 HOST = """
@@ -56,7 +56,7 @@ class Foreigner:
         self._connection = sqlite3.connect(path, isolation_level=None, timeout=30, check_same_thread=False)
 
     @contextlib.contextmanager
-    def holding(self) -> Iterator[None]:
+    def holding(self) -> Generator[None]:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield

@@ -51,7 +51,7 @@ class Projections:
             "SELECT r.status, v.view FROM runs r LEFT JOIN run_views v ON v.run = r.key WHERE r.key = ?",
             (self.key,),
         ).fetchone()
-        if view is None or status != self.view.status or RunView.model_validate_json(view) != self.view:
+        if status != self.view.status or _read_view(view) != self.view:
             return True
         rows = connection.execute(
             "SELECT run, attempt_id, started_seq, ended_seq FROM attempts WHERE run = ?", (self.key,)
@@ -70,6 +70,13 @@ class Projections:
             "INSERT INTO attempts (run, attempt_id, started_seq, ended_seq) VALUES (?, ?, ?, ?)",
             self.attempts,
         )
+
+
+def _read_view(text: str | None) -> RunView | None:
+    try:
+        return None if text is None else RunView.model_validate_json(text)
+    except ValueError:
+        return None
 
 
 def from_logs(connection: sqlite3.Connection) -> Iterator[Projections]:
