@@ -11,8 +11,8 @@ from remit.contract import LimitRequest, Limits
 from remit.errors import InvalidRequest
 
 _UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_PART: Final = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)(ms|s|m|h|d)")
-_BARE: Final = re.compile(r"\d{1,12}(?:\.\d{1,6})?\Z")
+_PART: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s|m|h|d)")
+_BARE: Final = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,6})?\Z")
 _LONGEST_MS: Final = 2**53 - 1
 
 
