@@ -9,8 +9,7 @@ import pytest
 
 from remit.primitives import SystemClock, SystemIds
 from remit.storage import Epoch, Epochs, SqliteStore, StoreSettings
-from remit.testing._memory_store import MemoryStore
-from remit.testing._store_suite import StoreSuite
+from remit.testing import MemoryStore, StoreSuite
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -6,7 +6,7 @@ shielded: a cancelled waiter learns what was stored before the cancel is raised.
 
 A run's id is unique within its tenant, so every operation that names a run takes the tenant too.
 
-Every adapter passes `remit.testing.store_suite`.
+Every adapter passes `remit.testing.StoreSuite`.
 
 Errors that any operation may raise: `StorageFull`, `StorageBusy`, `StorageError`. `append` and `finish` also
 `StaleGeneration` (somebody else owns the run, or nobody does, or there is none; nothing was stored), and

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from remit.testing._fakes_stages import FakeJournal, FakePool, FakeTools, PoolReply, tool_response
+    from remit.testing._memory_store import MemoryStore
+    from remit.testing._store_suite import StoreHarness, StoreSuite
     from remit.testing.fake_provider import (
         ChatModel,
         FakeProvider,
@@ -29,10 +31,13 @@ _HOMES = {
     "FakeProviderProcess": "fake_provider",
     "FakeToolCall": "fake_provider",
     "FakeTools": "_fakes_stages",
+    "MemoryStore": "_memory_store",
     "OpenAIChatDialect": "fake_provider",
     "PoolReply": "_fakes_stages",
     "RecordedRequest": "fake_provider",
     "Reply": "fake_provider",
+    "StoreHarness": "_store_suite",
+    "StoreSuite": "_store_suite",
     "route_by_stage": "fake_provider",
     "tool_response": "_fakes_stages",
 }
@@ -45,10 +50,13 @@ __all__ = [
     "FakeProviderProcess",
     "FakeToolCall",
     "FakeTools",
+    "MemoryStore",
     "OpenAIChatDialect",
     "PoolReply",
     "RecordedRequest",
     "Reply",
+    "StoreHarness",
+    "StoreSuite",
     "route_by_stage",
     "tool_response",
 ]
