@@ -79,14 +79,16 @@ class Permits:
             return None
         return PermitRefused(running=self.running, queued=self.queued)
 
-    def ask(self, run_id: str, *, tenant: str = "local") -> PermitAnswer:
-        """Ask for a place; the run has it, or waits, or is refused.
+    def holds(self, run_id: str) -> bool:
+        """Whether the run has a place, or waits for one."""
+        return run_id in self._running or run_id in self._queued
 
-        Raises:
-            MisuseError: The run has asked before.
-        """
-        if run_id in self._running or run_id in self._queued:
-            raise MisuseError(f"run {run_id} has asked for a place already")
+    def ask(self, run_id: str, *, tenant: str = "local") -> PermitAnswer:
+        """Ask for a place; the run has it, or waits, or is refused. Asking again changes nothing."""
+        if run_id in self._running:
+            return PermitGranted()
+        if run_id in self._queued:
+            return PermitQueued(ahead=tuple(self._queued).index(run_id))
         # Whoever waits can't run now (its tenant is at its bound), so nobody is overtaken here.
         if self._fits(tenant):
             self._grant(run_id, tenant)
@@ -101,7 +103,9 @@ class Permits:
 
         Releasing what holds nothing changes nothing.
         """
-        self._queued.pop(run_id, None)
+        left = self._queued.pop(run_id, None)
+        if left is not None and left.granted is not None and not left.granted.done():
+            left.granted.set_result(None)
         tenant = self._running.pop(run_id, None)
         if tenant is not None:
             self._of_tenant[tenant] -= 1
@@ -117,7 +121,7 @@ class Permits:
         """Return once the run has a place.
 
         Raises:
-            MisuseError: It never asked, or has given its place back.
+            MisuseError: It never asked, or gave its place back.
 
         Cancellation: it goes on waiting in the queue until `release`.
         """
@@ -129,6 +133,8 @@ class Permits:
         if waiting.granted is None:
             waiting.granted = asyncio.get_running_loop().create_future()
         await asyncio.shield(waiting.granted)
+        if run_id not in self._running:
+            raise MisuseError(f"run {run_id} left the queue while somebody waited for its place")
 
     def _fits(self, tenant: str) -> bool:
         if len(self._running) >= self._max_running:
