@@ -232,13 +232,10 @@ class ChatExchange:
         """A whole reply that can't be used."""
         return self._break("failed", "protocol", why, retryable=True, most_retries=1)
 
-    def empty(self) -> Broken:
-        """A whole reply with nothing in it at all."""
-        return self._break(
-            "failed", "empty_result", "the reply has no choices", retryable=True, most_retries=1
-        )
-
     def _odd_end(self) -> Broken | None:
+        if not self.reading.has_choice:
+            text = "the reply has no choices"
+            return self._break("failed", "empty_result", text, retryable=True, most_retries=1)
         word = self.reading.finish_word
         if word is not None and word.lower() in _CUT_WORDS:
             return self._break("cut", "cut", f"the provider stopped with {word!r}", retryable=True)

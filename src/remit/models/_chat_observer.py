@@ -34,6 +34,7 @@ class ChatReading:
     error: Any = None
     """An error object in the stream."""
     body_id: str | None = None
+    has_choice: bool = False
     has_text: bool = False
     refusal: str = ""
     extra_content: Any = None
@@ -75,7 +76,10 @@ class ChatObserver:
         Raises:
             ChunkShapeError: The reply can't be understood; `reading.fault` says why.
         """
-        return self._pass_on(self._reader.feed(data))
+        shown = self._pass_on(self._reader.feed(data))
+        if self.reading.done and self._reader.has_rest:
+            self.reading.flag("odd_tail")
+        return shown
 
     def feed_whole(self, body: bytes) -> bytes:
         """The body of a reply that isn't streamed, given on as a stream."""
@@ -197,6 +201,7 @@ class ChatObserver:
     def _read_choice(self, choice: Any) -> bool:
         if not is_object(choice):
             raise ChunkShapeError("a choice that is no object")
+        self.reading.has_choice = True
         word = choice.get("finish_reason")
         if word is not None and not isinstance(word, str):
             raise ChunkShapeError("a finish_reason that is no text")

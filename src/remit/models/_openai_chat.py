@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import importlib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from remit.models._attempt import AttemptCall, Broken, Completed, Exchange, Outcome
@@ -19,7 +20,6 @@ from remit.models._messages import (
     AssistantMessage,
     Message,
     TextBlock,
-    ThinkingBlock,
     ToolCallBlock,
 )
 from remit.models._options import OPENAI_KINDS, default_effort
@@ -159,14 +159,7 @@ class OpenAIChatAdapter:
 
 
 def _as_adapted(broken: Broken) -> Broken:
-    return Broken(
-        status=broken.status,
-        reason=broken.reason,
-        usage=broken.usage,
-        detail=broken.detail,
-        retryable=False,
-        adapted=True,
-    )
+    return replace(broken, retryable=False, adapted=True)
 
 
 def _load(settings: ProviderSettings) -> OpenAISdk:
@@ -186,45 +179,36 @@ def _judge(call: AttemptCall, exchange: ChatExchange, reply: LibraryReply) -> Ou
         return exchange.unusable("a tool call without a name")
     if names != [slot.name for slot in slots]:
         return exchange.unusable("tool calls were lost between wire and library")
-    if not reply.blocks and reading.finish_word is None and not reading.refusal:
-        return exchange.empty()
     usage = exchange.usage_so_far()
     counted = (usage.input_tokens, usage.output_tokens)
     adjusted = {"reasoning_added", "cache_added", "bad_number"} & set(usage.flags)
     if usage.coverage == "reported" and not adjusted and reply.counted != counted:
         reading.flag("library_mismatch")
         usage = exchange.usage_so_far()
-    blocks = tuple(_clean(block) for block in reply.blocks)
+    blocks = _with_extra(tuple(_clean(block) for block in reply.blocks), reading.extra_content)
     if reading.refusal:
         blocks += (TextBlock(text=clean_text(reading.refusal)[0], details={"refusal": True}),)
     message = AssistantMessage(blocks=blocks, model=call.full_model)
     return Completed(message=message, finish=finish, usage=usage)
 
 
+def _with_extra(blocks: tuple[AssistantBlock, ...], extra: Any) -> tuple[AssistantBlock, ...]:
+    """The blocks, with the opaque fields that stood beside the text on the last text of them."""
+    texts = [number for number, block in enumerate(blocks) if isinstance(block, TextBlock)]
+    if extra is None or not texts:
+        return blocks
+    last = blocks[texts[-1]]
+    marked = replace(last, details={**(last.details or {}), "extra_content": extra})
+    return (*blocks[: texts[-1]], marked, *blocks[texts[-1] + 1 :])
+
+
 def _clean(block: AssistantBlock) -> AssistantBlock:
     """The block with characters replaced that no store can hold."""
-    match block:
-        case TextBlock(text=text):
-            cleaned, count = clean_text(text)
-            return TextBlock(text=cleaned, provider=block.provider, details=block.details) if count else block
-        case ThinkingBlock(text=text):
-            cleaned, count = clean_text(text)
-            if not count:
-                return block
-            return ThinkingBlock(
-                text=cleaned, signature=block.signature, provider=block.provider, details=block.details
-            )
-        case ToolCallBlock(arguments=arguments):
-            cleaned, count = clean_text(arguments)
-            if not count:
-                return block
-            return ToolCallBlock(
-                tool_call_id=block.tool_call_id,
-                name=block.name,
-                arguments=cleaned,
-                provider=block.provider,
-                details=block.details,
-            )
+    if isinstance(block, ToolCallBlock):
+        arguments, count = clean_text(block.arguments)
+        return replace(block, arguments=arguments) if count else block
+    text, count = clean_text(block.text)
+    return replace(block, text=text) if count else block
 
 
 def _settings_for(request: ModelRequest, effort: str | None, max_output_tokens: int | None) -> dict[str, Any]:

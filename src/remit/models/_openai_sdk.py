@@ -47,9 +47,10 @@ from remit.primitives import Secret
 
 _NO_TAG = ("\x00think", "\x00/think")
 """Thinking tags that no model writes: text is text."""
+_NO_KEY = "no-key-is-set"
 _KEEPALIVE_S = 20.0
 _WRITE_S = 60.0
-_DEFAULT_TEXT_EXTRA = "extra_content"
+_TEXT_EXTRA = "extra_content"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,9 +91,9 @@ class _ChatModel(OpenAIChatModel):
         mapped = super()._map_model_response(message)
         for part in message.parts:
             if mapped is not None and isinstance(part, TextPart) and part.provider_details:
-                extra = part.provider_details.get(_DEFAULT_TEXT_EXTRA)
+                extra = part.provider_details.get(_TEXT_EXTRA)
                 if extra is not None:
-                    cast("dict[str, Any]", mapped)[_DEFAULT_TEXT_EXTRA] = extra
+                    cast("dict[str, Any]", mapped)[_TEXT_EXTRA] = extra
         return mapped
 
 
@@ -236,6 +237,7 @@ def _make_client(settings: ProviderSettings, inner: httpx2.AsyncBaseTransport) -
     """The SDK's client: our transport, no retries of its own, and nothing taken from the environment."""
     http_client = httpx2.AsyncClient(
         transport=ObservingTransport(inner),
+        event_hooks={"request": [_leave_out_no_key]},
         follow_redirects=False,
         headers={"Accept-Encoding": "identity"},
         timeout=_timeout(settings),
@@ -245,10 +247,8 @@ def _make_client(settings: ProviderSettings, inner: httpx2.AsyncBaseTransport) -
         name: value.reveal() if isinstance(value, Secret) else value
         for name, value in settings.headers.items()
     }
-    if not key:
-        headers.setdefault("Authorization", Omit())
     client = AsyncOpenAI(
-        api_key=key or "none",
+        api_key=key or _NO_KEY,
         base_url=settings.url,
         organization=settings.organization,
         project=settings.project,
@@ -263,6 +263,12 @@ def _make_client(settings: ProviderSettings, inner: httpx2.AsyncBaseTransport) -
     client.admin_api_key = None
     client._custom_headers = headers  # pyright: ignore[reportPrivateUsage]
     return client
+
+
+async def _leave_out_no_key(request: httpx2.Request) -> None:
+    """The SDK insists on a key; a provider without one gets no header."""
+    if request.headers.get("authorization") == f"Bearer {_NO_KEY}":
+        del request.headers["authorization"]
 
 
 def _timeout(settings: ProviderSettings) -> httpx2.Timeout:

@@ -20,7 +20,8 @@ _RESET_HEADER = re.compile(
     r"(?:x-)?ratelimit-reset(?:-(?P<bucket>\w+))?\Z|.+-ratelimit-(?P<other>.+)-reset\Z"
 )
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])")
+_PLAIN = re.compile(r"[0-9]+(?:\.[0-9]+)?\Z")
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|[smhd])")
 _IN_BODY = re.compile(
     r"\"retryDelay\"\s*:\s*\"(?P<field>[\d.]+s)\"|try again in (?P<words>\d[\d.]*(?:ms|[smhd])[\d.msh]*)"
 )
@@ -103,13 +104,10 @@ def _reset_pause_s(headers: Mapping[str, str], now: datetime) -> float | None:
 
 
 def _number(text: str | None) -> float | None:
-    if text is None:
+    if text is None or not _PLAIN.match(text.strip()):
         return None
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) and value >= 0 else None
+    value = float(text)
+    return value if math.isfinite(value) else None
 
 
 @dataclass(slots=True)

@@ -55,6 +55,11 @@ class SseReader:
             events.append(self._close(whole=False))
         return events
 
+    @property
+    def has_rest(self) -> bool:
+        """Whether something came that isn't an event yet."""
+        return bool(self._line or self._data)
+
     def _take(self, text: str) -> list[SseEvent]:
         events: list[SseEvent] = []
         if not text:

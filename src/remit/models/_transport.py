@@ -190,40 +190,72 @@ class _Body:
         await self._source.response.aclose()
 
 
+class _Intake:
+    """Gives the record what comes, in the form that it turns out to have."""
+
+    def __init__(self, record: WireRecord) -> None:
+        self._record = record
+        self._head = b""
+        self._form = "unknown"
+
+    @property
+    def full(self) -> bool:
+        """Whether reading on makes no sense."""
+        return self._form == "markup" or len(self._head) > _MAX_WHOLE_BYTES
+
+    def feed(self, piece: bytes) -> bytes:
+        """A piece of the body; what the SDK is to see of it."""
+        if self._form == "stream":
+            return self._record.feed(piece)
+        self._head += piece
+        if self._form == "unknown":
+            self._form = _form(self._head)
+        if self._form != "stream":
+            return b""
+        head, self._head = self._head, b""
+        return self._record.feed(head)
+
+    def finish(self, *, broken: bool) -> bytes:
+        """The body ended, or broke off; what the SDK is still to see."""
+        if self._form == "stream":
+            return self._record.finish()  # a record may lack only the blank line after it
+        return b"" if broken or not self._head.strip() else self._record.feed_whole(self._head)
+
+
 class _ObservedStream(httpx2.AsyncByteStream):
     """A reply's body as the SDK is to see it."""
 
     def __init__(self, body: _Body, record: WireRecord) -> None:
         self._body = body
         self._record = record
+        self._intake = _Intake(record)
+        self._ended = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        record = self._record
-        head, form = b"", "unknown"
+        if self._ended:
+            return  # the SDK drains what it has read to the end
+        failure: httpx2.TransportError | None = None
         try:
             async for piece in self._body:
-                if form == "stream":
-                    if shown := record.feed(piece):
-                        yield shown
-                else:
-                    head += piece
-                    form = _form(head) if form == "unknown" else form
-                    if form == "stream" and (shown := record.feed(head)):
-                        yield shown
-                    elif form == "markup" or len(head) > _MAX_WHOLE_BYTES:
-                        break
-                if record.ended:
+                shown = self._intake.feed(piece)
+                if self._record.ended:
+                    # Before the last piece is given on, since nobody asks for more after it.
+                    self._ended = True
                     await self._body.read_tail()
+                if shown:
+                    yield shown
+                if self._ended:
                     return
-        except httpx2.TransportError:
-            if not record.complete:
-                raise
-            record.note_tail(None)
-        if form == "stream":
-            if shown := record.finish():
-                yield shown
-        elif head.strip():
-            yield record.feed_whole(head)
+                if self._intake.full:
+                    break
+        except httpx2.TransportError as error:
+            failure = error
+        if last := self._intake.finish(broken=failure is not None):
+            yield last
+        if failure is not None:
+            if not self._record.complete:
+                raise failure
+            self._record.note_tail(None)
 
     async def aclose(self) -> None:
         await self._body.aclose()

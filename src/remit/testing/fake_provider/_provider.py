@@ -38,6 +38,8 @@ class FakeProvider:
         self._requests: list[RecordedRequest] = []
         self._arrived = threading.Condition(self._lock)
         self._port = 0
+        self.connection_count = 0
+        """How many connections clients made."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._thread: threading.Thread | None = None
@@ -117,6 +119,7 @@ class FakeProvider:
             await asyncio.wait(tasks)
 
     async def _serve(self, connection: Connection) -> None:
+        self.connection_count += 1
         while (request := await connection.read_request()) is not None:
             recorded = self._record(request)
             try:

@@ -1,0 +1,217 @@
+"""Options, settings, what is known of models, and the estimate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from model_kit import PROMPT, READ_TOOL
+from remit.contract import ToolSpec
+from remit.errors import ConfigError
+from remit.models import (
+    DEFAULT_MAX_OUTPUT_TOKENS,
+    DEFAULT_WINDOW_TOKENS,
+    AssistantMessage,
+    PoolMember,
+    PoolSettings,
+    ProviderSettings,
+    TextBlock,
+    ToolResult,
+    ToolResultsMessage,
+    UserMessage,
+    check_options,
+    estimate_input_tokens,
+    estimate_text_tokens,
+    known_max_output,
+    known_window,
+)
+from remit.models._options import default_effort
+from remit.primitives import Secret
+
+KEY = Secret("sk-0123456789")
+
+
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        ("gpt-4.1", {"temperature": 0.2, "top_p": 0.9, "seed": 7, "stop": ["a", "b"]}),
+        ("gpt-5.2", {"reasoning_effort": "high", "verbosity": "low", "max_output_tokens": 128_000}),
+        ("gpt-5.2", {"temperature": 0.5}),
+        ("gpt-5.2", {"temperature": 0.5, "reasoning_effort": "none"}),
+        ("gpt-5.6-sol", {"temperature": 0.5, "reasoning_effort": "none"}),
+        ("gpt-5", {"temperature": None, "reasoning_effort": "minimal"}),
+        ("o4-mini", {"reasoning_effort": "low"}),
+        ("something-new", {"temperature": 1.0, "reasoning_effort": "max"}),
+    ],
+)
+def test_options_that_are_honoured(model: str, options: dict[str, Any]) -> None:
+    """R55: what is accepted is sent."""
+    check_options(kind="openai", model=model, options=options)
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "words"),
+    [
+        ("gpt-4.1", {"temprature": 0.2}, "unknown option `temprature`"),
+        ("gpt-4.1", {"temperature": 2.1}, "from 0 to 2"),
+        ("gpt-4.1", {"temperature": "0.2"}, "a number"),
+        ("gpt-4.1", {"temperature": float("nan")}, "a number"),
+        ("gpt-4.1", {"temperature": True}, "a number"),
+        ("gpt-4.1", {"seed": 1.5}, "a whole number"),
+        ("gpt-4.1", {"max_output_tokens": 0}, "a whole number from 1"),
+        ("gpt-4.1", {"max_output_tokens": 40_000}, "at most 32768"),
+        ("gpt-4.1", {"reasoning_effort": "high"}, "doesn't reason"),
+        ("gpt-4.1", {"stop": ["a"] * 5}, "one to four"),
+        ("gpt-4.1", {"parallel_tool_calls": "no"}, "true or false"),
+        ("gpt-5", {"temperature": 0.2}, "takes no `temperature` while it reasons"),
+        ("o4-mini", {"top_p": 0.2}, "takes no `top_p`"),
+        ("gpt-5.2", {"temperature": 0.2, "reasoning_effort": "high"}, 'set `reasoning_effort = "none"`'),
+        ("gpt-5.6-sol", {"temperature": 0.2}, 'set `reasoning_effort = "none"`'),
+        ("gpt-5.1", {"reasoning_effort": "minimal"}, "none, low, medium, high"),
+        ("gpt-5.1", {"reasoning_effort": "huge"}, "one of none, minimal"),
+    ],
+)
+def test_options_that_would_be_dropped(model: str, options: dict[str, Any], words: str) -> None:
+    """R55: what a member would drop, or its provider refuse, is refused at start, by name."""
+    with pytest.raises(ConfigError, match=r"option|takes|gives|reason") as caught:
+        check_options(kind="openai", model=model, options=options)
+    assert words in str(caught.value)
+
+
+def test_a_compatible_server_may_serve_anything() -> None:
+    """R55: a name alone says nothing of a model on somebody else's server."""
+    check_options(kind="openai-compatible", model="gpt-5", options={"temperature": 0.2})
+    with pytest.raises(ConfigError, match="unknown option"):
+        check_options(kind="openai-compatible", model="gpt-5", options={"top_k": 3})
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "with_tools", "effort"),
+    [
+        ("gpt-5.2", {}, True, "medium"),
+        ("gpt-5.1", {}, False, "medium"),
+        ("gpt-5.2", {"temperature": 0.1}, True, None),
+        ("gpt-5.2", {"reasoning_effort": "low"}, True, None),
+        ("gpt-5.4", {}, True, None),
+        ("gpt-5.4", {}, False, "medium"),
+        ("gpt-5.6-sol", {}, True, "none"),
+        ("gpt-5.6-sol", {}, False, None),
+        ("gpt-5", {}, True, None),
+        ("gpt-4.1", {}, True, None),
+        ("unknown", {}, True, None),
+    ],
+)
+def test_effort_where_the_default_is_off(
+    model: str, options: dict[str, Any], with_tools: bool, effort: str | None
+) -> None:
+    """A model that doesn't reason unless told to is told to; one that can't beside tools is told not to."""
+    assert default_effort(model=model, options=options, with_tools=with_tools) == effort
+
+
+@pytest.mark.parametrize(
+    "kind", ["anthropic", "google", "azure", "bedrock", "vertex", "openrouter", "ollama"]
+)
+def test_a_kind_that_comes_later(kind: str) -> None:
+    """A kind that this version can't speak says so."""
+    with pytest.raises(ConfigError, match=f"`{kind}` comes with a later version"):
+        ProviderSettings(name="x", kind=kind, api_key=KEY)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"kind": "opnai", "api_key": KEY}, "unknown provider kind"),
+        ({"kind": "openai"}, "needs a key"),
+        ({"kind": "openai-compatible"}, "needs `base_url`"),
+        ({"kind": "scripted"}, "needs `script`"),
+        ({"kind": "openai", "api_key": KEY, "script": Path("x")}, "`script` is for"),
+        ({"kind": "openai", "api_key": KEY, "extra_body": {"a": 1}}, "`extra_body` is for"),
+        ({"kind": "openai", "api_key": KEY, "base_url": "ftp://x"}, "http or https"),
+        ({"kind": "openai", "api_key": KEY, "base_url": "localhost:80"}, "http or https"),
+        ({"kind": "openai", "api_key": KEY, "base_url": "http://u:p@h/v1"}, "user or password"),
+        ({"kind": "openai", "api_key": KEY, "base_url": "http://h/v1?key=1"}, "query"),
+        ({"kind": "openai", "api_key": KEY, "idle_timeout_ms": 0}, "greater than 0"),
+        ({"kind": "openai", "api_key": KEY, "timeout": 3}, "Extra inputs"),
+        ({"kind": "openai", "api_key": KEY, "name": "a:b"}, "pattern"),
+    ],
+)
+def test_settings_that_cannot_work(values: dict[str, Any], words: str) -> None:
+    """R55: a wrong setting is refused where it stands, in words."""
+    with pytest.raises(ValidationError) as caught:
+        ProviderSettings.model_validate({"name": "x", **values})
+    assert words in str(caught.value)
+
+
+def test_settings_do_not_print_secrets() -> None:
+    """R79: neither key nor headers show."""
+    settings = ProviderSettings(name="x", kind="openai", api_key=KEY, headers={"X-Key": Secret("abcdefgh")})
+    assert "0123456789" not in repr(settings)
+    assert "abcdefgh" not in repr(settings)
+    assert "0123456789" not in str(settings.model_dump())
+
+
+def test_pool_settings() -> None:
+    """A pool has one member for now, and says so; json tools come later."""
+    member = PoolMember(model="openai:org/gpt-5.2:beta")
+    assert (member.provider_name, member.model_name) == ("openai", "org/gpt-5.2:beta")
+    with pytest.raises(ConfigError, match="several members come with a later version"):
+        PoolSettings(name="p", members=(member, member))
+    with pytest.raises(ConfigError, match="tool_mode"):
+        PoolMember(model="a:b", tool_mode="json")
+    for model in ("gpt-5.2", ":gpt", "a:", "a b:c"):
+        with pytest.raises(ValidationError):
+            PoolMember(model=model)
+
+
+def test_known_models() -> None:
+    """R24: the longest reply is known, or the stated default."""
+    assert known_max_output("gpt-5.2-2026-01-01") == 128_000
+    assert known_max_output("openai/gpt-4o-mini") == 16_384
+    assert known_window("gpt-5.4-mini") == 400_000
+    assert known_window("gpt-5.4") == 1_050_000
+    assert known_max_output("nobody-knows") == DEFAULT_MAX_OUTPUT_TOKENS
+    assert known_window("nobody-knows") == DEFAULT_WINDOW_TOKENS
+
+
+@pytest.mark.parametrize(
+    ("text", "real_tokens"),
+    [
+        ("The quick brown fox jumps over the lazy dog. " * 20, 200),
+        ("def open_checkout(self, run_id: str) -> Checkout:\n    return self._open(run_id)\n" * 20, 440),
+        ('{"relative_path": "src/a.py", "limit_lines": 40}\n' * 20, 320),
+        ("人工智能正在改变世界。" * 20, 200),
+        ("Привет, как дела сегодня? " * 20, 160),
+        ("😀" * 50, 100),
+    ],
+)
+def test_the_estimate_errs_upwards(text: str, real_tokens: int) -> None:
+    """R24: reservations cover prose, code, JSON and other scripts; the counts are those of o200k, rounded."""
+    assert estimate_text_tokens(text) >= real_tokens
+
+
+@pytest.mark.parametrize(
+    ("text", "real_tokens"),
+    [("def f(x: int) -> int:\n    return x + 1\n" * 20, 320), ("9f3c1a2b7e4d5f60" * 20, 200)],
+)
+def test_the_estimate_of_dense_text_keeps_its_margin(text: str, real_tokens: int) -> None:
+    """R24: what is denser than the estimate assumes is underestimated by half at most."""
+    assert real_tokens / 2 <= estimate_text_tokens(text) < real_tokens * 1.5
+
+
+def test_the_estimate_counts_everything() -> None:
+    """R24: messages, images, calls, results, notes and tools all count."""
+    plain = estimate_input_tokens(PROMPT)
+    assert estimate_input_tokens(PROMPT, (READ_TOOL,)) > plain
+    image = UserMessage(text="", images=("data:image/png;base64,AAAA",))
+    assert estimate_input_tokens((*PROMPT, image)) > plain + 1_000
+    results = ToolResultsMessage(
+        results=(ToolResult(tool_call_id="c", name="n", content="x" * 300),), note="y" * 300
+    )
+    assert estimate_input_tokens((*PROMPT, results)) >= plain + 200
+    reply = AssistantMessage(blocks=(TextBlock(text="z" * 300),), model="m")
+    assert estimate_input_tokens((*PROMPT, reply)) >= plain + 100
+    wide = ToolSpec(name="t", description="d" * 300, parameters={"x": "y" * 300}, effect="read")
+    assert estimate_input_tokens((), (wide,)) >= 200
