@@ -84,6 +84,8 @@ class SandboxView:
     object_stores: tuple[Path, ...]
     """Folders that the tree's git reads objects from; they may lie in a hidden one."""
     shared_memory_bytes: int
+    in_place: bool
+    """Whether the tree is the user's own, in which the data folder may lie."""
 
 
 def find_bubblewrap() -> Path | None:
@@ -123,6 +125,9 @@ def view_options(view: SandboxView) -> tuple[str, ...]:
     for folder in view.object_stores:
         options += ["--ro-bind", str(folder), str(folder)]
     options += ["--bind", str(view.tree), str(view.root)]
+    if view.in_place:
+        for folder in view.hidden:
+            options += _hide(folder, [view.root])
     return tuple(options)
 
 

@@ -103,6 +103,7 @@ def _options(request: CheckoutRequest, *, storage: Path, data: Path, home: Path)
             masked=request.toolchains.masked,
             object_stores=request.object_stores,
             shared_memory_bytes=request.limits.shared_memory_bytes,
+            in_place=request.isolation == "in_place",
         )
     )
 

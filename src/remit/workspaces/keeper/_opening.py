@@ -135,6 +135,9 @@ def _make_tree(plan: CheckoutPlan, storage: Storage, notes: list[str], *, privil
 
 def _overlay_tree(plan: CheckoutPlan, storage: Storage, *, privileged: bool) -> None:
     lower = Path(plan.lower)
+    if any(Path(folder).is_relative_to(lower) for folder in plan.hidden):
+        # The kernel doesn't mind, but the tree would then hold what is stored of every checkout.
+        raise OSError(errno.ELOOP, "the data folder lies inside the workspace")
     storage.upper.mkdir(mode=0o700, exist_ok=True)
     storage.work.mkdir(mode=0o700, exist_ok=True)
     _take_facts(lower, storage.upper)  # the merged root has the owner and mode of the upper one

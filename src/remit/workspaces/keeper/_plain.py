@@ -61,11 +61,10 @@ class PlainProcesses:
         lifeline, self._lifeline = os.pipe2(os.O_CLOEXEC)
         self._report_pipe, report = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self._report_pipe, False)
-        keeper = os.getpid()
         try:
             self._supervisor = os.fork()
             if self._supervisor == 0:
-                _Supervisor(self._order, streams, lifeline=lifeline, report=report).live(keeper)
+                _Supervisor(self._order, streams, lifeline=lifeline, report=report).live()
         finally:
             os.close(lifeline)
             os.close(report)
@@ -130,12 +129,15 @@ class _Supervisor:
         self._lifeline = lifeline
         self._report = report
 
-    def live(self, keeper: int) -> NoReturn:
+    def live(self) -> NoReturn:
+        # No parent-death signal: when the keeper dies the lifeline ends, and there is still sweeping to do.
         answer: dict[str, Any] = {"exit_code": None, "signal": None, "leftovers": [], "problem": None}
         try:
-            _syscalls.die_with_parent(signal.SIGKILL, parent=keeper)
             streams = self._streams
-            close_all_but({2, streams.stdin, streams.stdout, streams.stderr, self._lifeline, self._report})
+            # 0 to 2 stay taken: the command's streams replace them, so they must not become our pipes.
+            close_all_but(
+                {0, 1, 2, streams.stdin, streams.stdout, streams.stderr, self._lifeline, self._report}
+            )
             _syscalls.become_subreaper()
             command = self._start()
             for handle in (streams.stdin, streams.stdout, streams.stderr):

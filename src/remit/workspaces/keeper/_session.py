@@ -126,6 +126,9 @@ class Session:
         if order.call_id in self._commands:
             self._fail(number, "conflict", f"the call {order.call_id} is running already")
             return
+        if order.cwd.startswith("/") or ".." in order.cwd.split("/"):
+            self._fail(number, "denied", f"{order.cwd}: a working folder lies in the workspace")
+            return
         if self._closing is not None:
             self._fail(number, "cancelled", "the checkout is being closed")
             return
