@@ -47,6 +47,8 @@ def patch(*lines: str) -> str:
         (b"a\nb\r\nc\n", "b", "B\nB2", b"a\nB\r\nB2\r\nc\n"),
         (b"a\nb\r\nc\n", "c", "C\nC2", b"a\nb\r\nC\nC2\n"),
         (b"a\nb\r\nc\n", "a\nb\nc\n", "c\n", b"c\n"),
+        (b"a\nb\r\nc\n", "a\nb\nc\n", "x\na\nb\nc\n", b"x\na\nb\r\nc\n"),
+        (b"a\na\r\n", "a\na\n", "a\n", b"a\n"),
         (b"one\rdata\nb\r\nc", "b", "B", b"one\rdata\nB\r\nc"),
         (b"one\rdata\nb\n", "one\rdata", "two\rdata", b"two\rdata\nb\n"),
         (b"x\r\ny\r\n", "x\r\ny", "x\nz", b"x\nz\r\n"),

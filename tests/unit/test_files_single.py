@@ -196,9 +196,10 @@ def test_files_read_all_parts_join_to_the_file(root: Path, call: Call) -> None:
     assert seen + shown == lines
 
 
-def test_files_read_bounds_a_long_line(root: Path, call: Call) -> None:
+@pytest.mark.parametrize("shift", range(4))
+def test_files_read_bounds_a_long_line(root: Path, call: Call, shift: int) -> None:
     """R42, R46: one endless line is cut at a character, and the next line can be reached."""
-    (root / "file").write_text("中" * 40_000 + "\nnext\n")
+    (root / "file").write_text("x" * shift + "中😀" * 20_000 + "\nnext\n")
     first = str(call("read_file", relative_path="file")["content"])
     assert "\ufffd" not in first
     assert "too long" in first

@@ -112,6 +112,7 @@ def test_output_progress_does_not_push_out_what_was_said_around_it() -> None:
         (b"a\x0bb\x0cc", "a\nb\nc"),
         (b"one\r\ntwo\r\n", "one\ntwo\n"),
         (b"loading   \rdone", "doneing   "),
+        (b"long state\rab\rc", "cbng state"),
         (b"loading\r\x1b[Kdone\n", "done\n"),
         (b"loading\x1b[2K\x1b[1Gdone\n", "done\n"),
         (b"working |\b/\b-\b\\", "working \\"),
