@@ -149,8 +149,9 @@ def _default_caps(added: Table, settings: Table) -> Table:
 
 def _refuse_roots_outside(file: ConfigFile, settings: Table, repository: Path) -> None:
     for name, node in cast("Table", settings.get("nodes", {})).items():
-        workspaces = cast("Table", node).get("workspaces", []) if isinstance(node, dict) else []
-        for table in cast("list[Any]", workspaces) if isinstance(workspaces, list) else []:
+        workspaces: Any = cast("Table", node).get("workspaces", []) if isinstance(node, dict) else []
+        tables = cast("list[Any]", workspaces) if isinstance(workspaces, list) else []
+        for table in tables:
             root = cast("Table", table).get("root") if isinstance(table, dict) else None
             if root is None:
                 continue
@@ -210,7 +211,8 @@ def _workspaces(shape: FileShape, files: Sequence[ConfigFile]) -> list[Workspace
         path = ("nodes", "local", "workspaces", str(number))
         workspace = _check(WorkspaceSettings, table, path, files)
         if any(workspace.ref == other.ref for other in found):
-            raise ConfigError(f"{'.'.join(path)}.ref: the ref `{workspace.ref}` stands twice")
+            where = _origin(path, files)
+            raise ConfigError(f"{where}`{'.'.join(path)}.ref`: the ref `{workspace.ref}` stands twice")
         found.append(workspace)
     return found
 
@@ -219,7 +221,8 @@ def _bindings(shape: FileShape, files: Sequence[ConfigFile]) -> dict[str, Bindin
     found: dict[str, Binding] = {}
     for name, table in shape.bindings.items():
         if "name" in table:
-            raise ConfigError(f"bindings.{name}.name: a binding's name is the key of its table")
+            where = _origin(("bindings", name), files)
+            raise ConfigError(f"{where}`bindings.{name}.name`: a binding's name is the key of its table")
         found[name] = _check(Binding, {"name": name, **table}, ("bindings", name), files)
     return found
 
