@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Protocol, Self
 
@@ -114,7 +115,8 @@ class CleanupScope:
     def __init__(self, *, grace_s: float = 5.0) -> None:
         self._grace_s = grace_s
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._queue: deque[tuple[Cleanup, RunCleanup]] = deque()
+        self._queue: deque[tuple[Iterator[Cleanup], RunCleanup]] = deque()
+        self._queued = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._turn_due = False
 
@@ -130,12 +132,13 @@ class CleanupScope:
         finally:
             self._loop = None
             self._queue.clear()
+            self._queued = 0
             await self._cancel_rest()
 
     @property
     def pending(self) -> int:
         """Handles that haven't returned yet."""
-        return len(self._queue) + len(self._tasks)
+        return self._queued + len(self._tasks)
 
     def launch(self, batch: Sequence[Cleanup], run: RunCleanup) -> None:
         """Fire these handles, each in a task of its own, from the loop's next turn on.
@@ -145,7 +148,8 @@ class CleanupScope:
         """
         if self._loop is None:
             raise MisuseError("work can be cancelled only while the registry's cleanup scope is open")
-        self._queue.extend((cleanup, run) for cleanup in batch)
+        self._queue.append((iter(batch), run))
+        self._queued += len(batch)
         self._schedule(self._loop)
 
     def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -157,11 +161,19 @@ class CleanupScope:
         self._turn_due = False
         if self._loop is None:
             return
-        for _ in range(min(len(self._queue), _STARTED_PER_TURN)):
-            cleanup, run = self._queue.popleft()
-            task = self._loop.create_task(run(cleanup))
-            self._tasks.add(task)
-            task.add_done_callback(self._forget)
+        left = _STARTED_PER_TURN
+        while self._queue and left:
+            batch, run = self._queue[0]
+            started = 0
+            for cleanup in islice(batch, left):
+                task = self._loop.create_task(run(cleanup))
+                self._tasks.add(task)
+                task.add_done_callback(self._forget)
+                started += 1
+            self._queued -= started
+            if started < left:
+                self._queue.popleft()
+            left -= started
         self._schedule(self._loop)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
@@ -173,7 +185,7 @@ class CleanupScope:
         assert self._loop is not None
         until = self._loop.time() + self._grace_s
         while self.pending and (left := until - self._loop.time()) > 0:
-            if self._tasks and not self._queue:
+            if self._tasks and not self._queued:
                 await asyncio.wait(self._tasks, timeout=left)
             else:
                 await asyncio.sleep(0)

@@ -22,10 +22,12 @@ class Subtree:
     until it ends, whatever becomes of its parent.
     """
 
-    __slots__ = ("_ended", "_open", "_waiters", "cancelled_at", "top")
+    __slots__ = ("_ended", "_open", "_waiters", "alone", "cancelled_at", "top")
 
     def __init__(self, top: Entry) -> None:
         self.top = top
+        self.alone = (self,)
+        """Shared by all items that belong to this subtree and no other: a large one has many."""
         self.cancelled_at = top.cancelled_at if top.cancelled else None
         self._open: dict[Entry, None] = {}
         self._ended: list[ClosedItem] = []

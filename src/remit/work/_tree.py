@@ -131,11 +131,15 @@ class Tree:
     def count_in(self, subtree: Subtree, top: Entry) -> None:
         """Count an item and all below it into a subtree."""
         stack = [top]
+        sessions = self.sessions
         while stack:
             entry = stack.pop()
-            if subtree.add(entry):
-                entry.subtrees = (*entry.subtrees, subtree)
-                stack.extend(self.children_of(entry))
+            if not subtree.add(entry):
+                continue
+            entry.subtrees = (*entry.subtrees, subtree) if entry.subtrees else subtree.alone
+            kids = sessions[entry.session_id].children.get(entry.work_id)
+            if kids:
+                stack.extend(kids)
 
     # ---- going
 
