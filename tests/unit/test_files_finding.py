@@ -13,6 +13,8 @@ import pytest
 from remit.workspaces.keeper._operations import OPERATIONS
 from remit.workspaces.keeper._patterns import Glob, PatternTooLarge, expand_braces
 from remit.workspaces.keeper._refusals import OperationRefused
+from remit.workspaces.keeper._tree import record_tree
+from remit.workspaces.keeper._unfinished import unfinished_name
 
 Call = Callable[..., str]
 
@@ -248,3 +250,15 @@ def test_files_search_compiling_ends_in_time(call: Call, tmp_path: Path) -> None
     with contextlib.suppress(OperationRefused):
         call("search", pattern=pattern, timeout_ms=500)
     assert time.monotonic() - started < 5
+
+
+def test_files_killed_write_leaves_nothing_behind(tmp_path: Path, call: Call) -> None:
+    """R58, R60: what a write that was killed left beside its place is in no listing, no search and no
+    patch.
+    """
+    name = unfinished_name()
+    for other in (name, ".remit-write-mine", "whole"):
+        (tmp_path / other).write_text("half\n")
+    assert call("list_files") == ".remit-write-mine\nwhole\n"
+    assert call("search", pattern="half") == ".remit-write-mine:1: half\nwhole:1: half\n"
+    assert sorted(record_tree(str(tmp_path), max_entries=100)) == [".remit-write-mine", "whole"]

@@ -112,7 +112,8 @@ def test_files_end_loops_of_links(root: Path, call: Call) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [".git/config", ".GIT/config", "sub/.git/hooks/x", ".git", "g/hooks/x", "g/x"]
+    "path",
+    [".git/config", "git~1/x", ".g\u200cit/x", ".GIT/config", "sub/.git/hooks/x", ".git", "g/hooks/x", "g/x"],
 )
 @pytest.mark.parametrize("name", ["write_file", "delete_file", "move_file"])
 def test_files_do_not_change_git(root: Path, call: Call, name: str, path: str) -> None:

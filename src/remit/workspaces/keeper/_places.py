@@ -13,9 +13,8 @@ from typing import Final
 
 from remit.workspaces.keeper._paths import MAX_DEPTH, open_beneath, refuse_special
 from remit.workspaces.keeper._refusals import OperationRefused, refusal_from
-
-TEMPORARY_PREFIX: Final = ".remit-write-"
-"""Files of this name are unfinished writes; a crash may leave one behind."""
+from remit.workspaces.keeper._tree import is_git_name
+from remit.workspaces.keeper._unfinished import unfinished_name
 
 _FOLDER: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -134,7 +133,7 @@ def _open_folder(root_fd: int, parts: Sequence[str], *, create: bool) -> int:
 
 
 def _refuse_git_names(parts: Sequence[str]) -> None:
-    if any(part.casefold() == ".git" for part in parts):
+    if any(is_git_name(part) for part in parts):
         raise _git_refusal("/".join(parts))
 
 
@@ -207,7 +206,7 @@ def write_bytes(place: Place, data: bytes) -> bool:
 
 def stage_bytes(place: Place, data: bytes, *, like: os.stat_result | None) -> str:
     """Writes a file beside the place, with the mode and owner of another, and returns its name."""
-    staged = TEMPORARY_PREFIX + os.urandom(8).hex()
+    staged = unfinished_name()
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(staged, flags, 0o666, dir_fd=place.folder_fd)
     try:

@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
+from remit.workspaces.keeper._unfinished import is_unfinished_name
+
 __all__ = [
     "Found",
     "Hash",
@@ -182,7 +184,7 @@ def _walk(
                 os.close(fd)
                 continue
             path = prefix + entry.name
-            if is_git_name(entry.name) or (skip and path in skip):
+            if is_git_name(entry.name) or is_unfinished_name(entry.name) or (skip and path in skip):
                 continue
             counted += 1
             if counted > max_entries or len(stack) > _MAX_DEPTH:

@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 from remit.workspaces.keeper._gitignore import IgnoreRules, load_rules
 from remit.workspaces.keeper._paths import MAX_DEPTH, open_beneath
+from remit.workspaces.keeper._unfinished import is_unfinished_name
 
 Kind = Literal["file", "folder", "link", "special"]
 
@@ -51,7 +52,7 @@ def read_folder(
     entries: list[Entry] = []
     with os.scandir(folder_fd) as found:
         for item in found:
-            if item.name == _LEFT_OUT:
+            if item.name == _LEFT_OUT or is_unfinished_name(item.name):
                 continue
             entry = Entry((*parts, item.name), _kind(item))
             if rules is not None and rules.ignores(entry.parts, folder=entry.kind == "folder"):
