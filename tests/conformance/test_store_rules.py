@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from remit.runs._ports import RunStore
+    from remit.runs import RunStore
 
 
 class MemoryHarness:

@@ -12,7 +12,7 @@ from remit.contract import RunStatus
 from remit.errors import StorageFull
 from remit.events import Artifact
 from remit.primitives import SystemClock
-from remit.runs._ports import StoredRun
+from remit.runs import StoredRun
 from remit.storage import SqliteStore
 from remit.testing._store_samples import sample_submission, settling, terminal, work_registered
 from remit.testing._store_suite_harness import admit_on
@@ -69,7 +69,7 @@ async def get_full(disk: Path) -> None:
     """The disk gets full under a running host: every run ends, old ones stay readable, then it goes on."""
     folder = disk / "data"
     (disk / "ballast").write_bytes(b"x" * BALLAST_BYTES)
-    async with await SqliteStore.open(folder, clock=SystemClock()) as store:
+    async with SqliteStore.open(folder, clock=SystemClock()) as store:
         old = await admit_on(store, "run_old")
         await close_run(store, old)
         run = await admit_on(store, "run_1")
@@ -109,7 +109,7 @@ async def get_full(disk: Path) -> None:
 async def open_full(disk: Path) -> None:
     """A host that starts on a full disk: what is there can be read, and unfinished runs can be ended."""
     fill(disk / "filler")
-    async with await SqliteStore.open(disk / "data", clock=SystemClock()) as store:
+    async with SqliteStore.open(disk / "data", clock=SystemClock()) as store:
         assert await store.find_drift() == ()
         assert len(await store.read_events("run_old")) == 3
         (left,) = await store.unfinished_of_dead_epochs()
@@ -118,7 +118,7 @@ async def open_full(disk: Path) -> None:
         assert run is not None
         await close_run(store, run)
     (disk / "filler").unlink()
-    async with await SqliteStore.open(disk / "data", clock=SystemClock()) as store:
+    async with SqliteStore.open(disk / "data", clock=SystemClock()) as store:
         run = await admit_on(store, "run_after")
         await close_run(store, run)
         assert await store.find_drift() == ()

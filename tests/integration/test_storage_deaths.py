@@ -48,7 +48,7 @@ class DeathAt:
 async def drive_until_death(folder: Path, death: DeathAt) -> tuple[int, bool]:
     """Store a reviewed run; how many events were acknowledged, and whether its store died on the way."""
     acknowledged = 0
-    async with await SqliteStore.open(folder, clock=SystemClock(), on_commit=death) as store:
+    async with SqliteStore.open(folder, clock=SystemClock(), on_commit=death) as store:
         try:
             await store.submit(sample_submission("run_1", epoch="epoch_1"))
             acknowledged = 1
@@ -77,7 +77,7 @@ async def test_death_at_every_commit(tmp_path: Path, moment: CommitMoment) -> No
         number += 1
         folder = tmp_path / str(number)
         acknowledged, died = await drive_until_death(folder, DeathAt(moment, number))
-        async with await SqliteStore.open(folder, clock=SystemClock()) as store:
+        async with SqliteStore.open(folder, clock=SystemClock()) as store:
             events = await store.read_events("run_1")
             assert [event.seq for event in events] == list(range(1, len(events) + 1))
             assert len(events) >= acknowledged
@@ -134,7 +134,7 @@ async def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path: Path) -> Non
         process.kill()
         process.wait(20)
         process.stdout.close()
-    async with await SqliteStore.open(tmp_path, clock=SystemClock()) as store:
+    async with SqliteStore.open(tmp_path, clock=SystemClock()) as store:
         events = await store.read_events("run_1", limit=5_000)
         while page := await store.read_events("run_1", after=len(events), limit=5_000):
             events += page
@@ -206,7 +206,7 @@ async def test_a_cancelled_close_closes(tmp_path: Path) -> None:
 async def test_a_cancelled_open_leaves_nothing_open(tmp_path: Path) -> None:
     """Who is cancelled while opening holds no file and no thread afterwards."""
     async with asyncio.TaskGroup() as group:
-        opener = group.create_task(SqliteStore.open(tmp_path, clock=SystemClock()))
+        opener = group.create_task(_open(tmp_path))
         await asyncio.sleep(0)
         opener.cancel()
         await asyncio.wait([opener], timeout=20)
@@ -216,9 +216,13 @@ async def test_a_cancelled_open_leaves_nothing_open(tmp_path: Path) -> None:
     assert not [name for name in opened if name.startswith(str(tmp_path))]
 
 
+async def _open(folder: Path) -> SqliteStore:
+    return await SqliteStore.open(folder, clock=SystemClock())
+
+
 async def test_a_store_belongs_to_its_loop(tmp_path: Path) -> None:
     """A call from another event loop is a clear error, not a hang."""
-    async with await SqliteStore.open(tmp_path, clock=SystemClock()) as store:
+    async with SqliteStore.open(tmp_path, clock=SystemClock()) as store:
 
         def elsewhere() -> None:
             asyncio.run(store.submit(sample_submission("run_1", epoch="epoch_1")))
@@ -249,7 +253,7 @@ def test_a_program_that_forgets_to_close_ends(tmp_path: Path) -> None:
 
 async def test_rows_are_made_anew_from_the_log(tmp_path: Path) -> None:
     """The log is the truth: rows that somebody spoilt are found, and made anew from it."""
-    async with await SqliteStore.open(tmp_path, clock=SystemClock()) as store:
+    async with SqliteStore.open(tmp_path, clock=SystemClock()) as store:
         for run_id in ("run_1", "run_2", "run_3", "run_4"):
             run = await admit_on(store, run_id)
             for write in list(reviewed_run(run.view))[:-1]:
@@ -272,7 +276,7 @@ async def test_rows_are_made_anew_from_the_log(tmp_path: Path) -> None:
 
 async def test_the_log_grows_and_is_moved(tmp_path: Path) -> None:
     """The write-ahead log is moved into the database as it grows, however much is written."""
-    async with await SqliteStore.open(tmp_path, clock=SystemClock()) as store:
+    async with SqliteStore.open(tmp_path, clock=SystemClock()) as store:
         run = await admit_on(store, "run_1")
         longest = 0
         for _ in range(40):

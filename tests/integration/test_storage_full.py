@@ -75,7 +75,7 @@ class SmallDisk:
 async def test_the_reserve_is_for_what_ends_things(tmp_path: Path) -> None:
     """R60: facts that end something are stored from the reserve; ones that begin something aren't."""
     disk = SmallDisk(tmp_path)
-    async with await SqliteStore.open(tmp_path, clock=SystemClock(), on_commit=disk.on_commit) as store:
+    async with SqliteStore.open(tmp_path, clock=SystemClock(), on_commit=disk.on_commit) as store:
         run = await admit_on(store, "run_1")
         peer = await admit_on(store, "run_2")
         disk.full = True
@@ -103,7 +103,7 @@ async def test_the_reserve_is_for_what_ends_things(tmp_path: Path) -> None:
 async def test_a_disk_that_is_full_for_good(tmp_path: Path) -> None:
     """R60: when even the reserve doesn't help, that is said, and the run is there to be ended later."""
     disk = SmallDisk(tmp_path)
-    async with await SqliteStore.open(tmp_path, clock=SystemClock(), on_commit=disk.on_commit) as store:
+    async with SqliteStore.open(tmp_path, clock=SystemClock(), on_commit=disk.on_commit) as store:
         run = await admit_on(store, "run_1")
         disk.full = disk.for_good = True
         for _ in range(2):
@@ -129,7 +129,7 @@ async def test_one_too_large_for_the_disk_fails_alone(tmp_path: Path) -> None:
             error.sqlite_errorcode = sqlite3.SQLITE_FULL
             raise error
 
-    async with await SqliteStore.open(tmp_path, clock=SystemClock(), on_commit=on_commit) as store:
+    async with SqliteStore.open(tmp_path, clock=SystemClock(), on_commit=on_commit) as store:
         run = await admit_on(store, "run_1")
         names = ["a", "b", large, "c", "d"]
         async with asyncio.TaskGroup() as group:

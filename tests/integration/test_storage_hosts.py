@@ -39,7 +39,7 @@ async def drive(store, epoch, run_id):
         await store_write(store, run, write, last=write is writes[-1])
 
 async def main(folder, name, runs):
-    async with await SqliteStore.open(Path(folder), clock=SystemClock()) as store:
+    async with SqliteStore.open(Path(folder), clock=SystemClock()) as store:
         with store.epochs.start() as epoch:
             async with asyncio.TaskGroup() as group:
                 for place in range(int(runs)):
@@ -110,7 +110,7 @@ async def test_eight_hosts_at_once_and_a_foreign_lock(tmp_path: Path) -> None:
             with contextlib.suppress(ProcessLookupError):
                 host.kill()
     assert [host.returncode for host in hosts] == [0] * 8, b"".join(error for _, error in answers).decode()
-    async with await SqliteStore.open(tmp_path / "data", clock=SystemClock()) as store:
+    async with SqliteStore.open(tmp_path / "data", clock=SystemClock()) as store:
         runs, _ = await store.list_runs(statuses=[RunStatus.COMPLETED], limit=200)
         assert len(runs) == 160
         assert {run.last_seq for run in runs} == {36}
@@ -129,7 +129,7 @@ async def _has_runs(folder: Path) -> bool:
 @pytest.mark.slow
 async def test_a_lock_that_is_held_for_3_s_is_waited_out(tmp_path: Path) -> None:
     """R59: with the settings that a host has, a foreign transaction of 3 s costs time and nothing else."""
-    async with await SqliteStore.open(tmp_path, clock=SystemClock()) as store:
+    async with SqliteStore.open(tmp_path, clock=SystemClock()) as store:
         run = await admit_on(store, "run_1")
         foreigner = Foreigner(tmp_path / "remit.db")
         began = time.monotonic()
@@ -147,7 +147,7 @@ async def test_a_lock_that_is_held_too_long_fails_loud(tmp_path: Path) -> None:
         "a lock held for 60 s is a failure, also for who came second"
     )
     settings = StoreSettings(busy_wait_ms=700)
-    async with await SqliteStore.open(tmp_path, clock=SystemClock(), settings=settings) as store:
+    async with SqliteStore.open(tmp_path, clock=SystemClock(), settings=settings) as store:
         run = await admit_on(store, "run_1")
         foreigner = Foreigner(tmp_path / "remit.db")
         with foreigner.holding():
@@ -176,7 +176,7 @@ async def test_a_lock_that_is_held_too_long_fails_loud(tmp_path: Path) -> None:
 
 async def test_a_cancelled_waiter_waits_for_the_lock_too(tmp_path: Path) -> None:
     """A cancel while the lock is held by others is raised when it is known that the fact is stored."""
-    async with await SqliteStore.open(tmp_path, clock=SystemClock()) as store:
+    async with SqliteStore.open(tmp_path, clock=SystemClock()) as store:
         run = await admit_on(store, "run_1")
         foreigner = Foreigner(tmp_path / "remit.db")
         async with asyncio.TaskGroup() as group:
@@ -198,8 +198,8 @@ async def test_writers_of_two_hosts_interleave(tmp_path: Path) -> None:
     """Two hosts that write without pause both get on, and each one's log is whole."""
     settings = StoreSettings(poll_ms=20)
     async with (
-        await SqliteStore.open(tmp_path, clock=SystemClock(), settings=settings) as one,
-        await SqliteStore.open(tmp_path, clock=SystemClock(), settings=settings) as two,
+        SqliteStore.open(tmp_path, clock=SystemClock(), settings=settings) as one,
+        SqliteStore.open(tmp_path, clock=SystemClock(), settings=settings) as two,
     ):
 
         async def write(store: SqliteStore, run_id: str) -> None:

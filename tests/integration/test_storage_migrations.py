@@ -56,7 +56,7 @@ def test_every_released_schema_has_its_dump() -> None:
 async def test_from_every_released_schema(dump: Path, tmp_path: Path) -> None:
     """What an older Remit stored is there and goes on; the tables are those of a fresh database."""
     load_dump(dump, tmp_path)
-    async with await SqliteStore.open(tmp_path, clock=SystemClock()) as store:
+    async with SqliteStore.open(tmp_path, clock=SystemClock()) as store:
         with contextlib.closing(sqlite3.connect(tmp_path / "remit.db")) as connection:
             assert schema_of(connection) == fresh_schema()
         assert await store.find_drift() == ()
@@ -119,7 +119,7 @@ def test_a_step_that_fails_leaves_nothing(connection: sqlite3.Connection) -> Non
 
 async def test_a_schema_from_the_future_is_refused(tmp_path: Path) -> None:
     """It is refused with one clear sentence, and nothing in it is changed."""
-    async with await SqliteStore.open(tmp_path, clock=SystemClock()):
+    async with SqliteStore.open(tmp_path, clock=SystemClock()):
         pass
     with contextlib.closing(sqlite3.connect(tmp_path / "remit.db")) as connection:
         connection.execute("PRAGMA user_version = 999")
@@ -132,7 +132,7 @@ async def test_a_schema_from_the_future_is_refused(tmp_path: Path) -> None:
 
 async def test_a_newer_remit_takes_over_under_a_running_one(tmp_path: Path) -> None:
     """An older host that still runs when the schema is migrated writes nothing into what it doesn't know."""
-    async with await SqliteStore.open(tmp_path, clock=SystemClock()) as store:
+    async with SqliteStore.open(tmp_path, clock=SystemClock()) as store:
         await store.submit(sample_submission("run_1", epoch="epoch_1"))
         with contextlib.closing(sqlite3.connect(tmp_path / "remit.db")) as connection:
             connection.execute("PRAGMA user_version = 999")
@@ -168,14 +168,14 @@ async def test_a_migration_by_another_is_waited_for(tmp_path: Path) -> None:
     data = DataFolder.prepare(tmp_path)
     with FileLock.take(data.schema_lock, wait_ms=100), pytest.raises(StorageBusy):
         await SqliteStore.open(tmp_path, clock=SystemClock(), settings=StoreSettings(busy_wait_ms=200))
-    async with await SqliteStore.open(tmp_path, clock=SystemClock()):
+    async with SqliteStore.open(tmp_path, clock=SystemClock()):
         pass
 
 
 async def write_dump(target: Path) -> None:
     """The present schema, with a run of each kind in it."""
     with tempfile.TemporaryDirectory() as folder:
-        async with await SqliteStore.open(Path(folder), clock=SystemClock()) as store:
+        async with SqliteStore.open(Path(folder), clock=SystemClock()) as store:
             submission = sample_submission("run_ended", epoch="epoch_1", idempotency_key="key_1")
             await store.submit(submission)
             await store.submit(sample_submission("run_queued", epoch="epoch_1", tenant="local"))

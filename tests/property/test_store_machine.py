@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from remit.events import NewEvent
-    from remit.runs._ports import RunStore, StoredRun
+    from remit.runs import RunStore, StoredRun
+    from remit.storage import Epochs
 
 RUN_IDS = st.sampled_from(["run_1", "run_2", "run_3"])
 TENANTS = st.sampled_from(["local"] * 5 + ["b"])
@@ -90,9 +91,12 @@ class StoreMachine(RuleBasedStateMachine):
         self.clock = Ticks()
         self.folder = tempfile.TemporaryDirectory(prefix="remit-store-")
         self.loop = asyncio.Runner()
-        self.sqlite = self.loop.run(SqliteStore.open(Path(self.folder.name), clock=self.clock))
+        self.sqlite = self.loop.run(self.open(None))
         self.memory = MemoryStore(clock=self.clock, is_alive=self.sqlite.epochs.is_alive)
         self.hosts = [self.sqlite.epochs.start() for _ in range(2)]
+
+    async def open(self, epochs: Epochs | None) -> SqliteStore:
+        return await SqliteStore.open(Path(self.folder.name), clock=self.clock, epochs=epochs)
 
     def teardown(self) -> None:
         for host in self.hosts:
@@ -126,7 +130,7 @@ class StoreMachine(RuleBasedStateMachine):
         """The process ends in good order and opens the file anew: nothing that counts was in memory only."""
         epochs = self.sqlite.epochs
         self.loop.run(self.sqlite.aclose())
-        self.sqlite = self.loop.run(SqliteStore.open(Path(self.folder.name), clock=self.clock, epochs=epochs))
+        self.sqlite = self.loop.run(self.open(epochs))
 
     @rule(target=runs, run_id=RUN_IDS, tenant=TENANTS, key=KEYS, prompt=PROMPTS, place=HOSTS, note=TEXTS)
     def submit(

@@ -22,7 +22,7 @@ from remit.events import (
     payload_of,
 )
 from remit.primitives import clean_text, format_time
-from remit.runs._projection import VIEW_TYPES, fold_payload
+from remit.runs import VIEW_TYPES, fold_payload
 from remit.storage._held import HeldRun
 from remit.storage._rows import Rows
 from remit.storage._texts import clean_name, dump_clean

@@ -10,7 +10,7 @@ from remit.contract import RunQueued, RunStatus
 from remit.errors import IdempotencyConflict, InternalError, InvalidRequest, NotFound, PreconditionFailed
 from remit.events import Artifact, Event, NewEvent, TranscriptEntry
 from remit.primitives import clean_text, format_time, is_run_id
-from remit.runs._ports import StoredRun, Submission, Submitted
+from remit.runs import StoredRun, Submission, Submitted
 from remit.storage._claiming import choose_run
 from remit.storage._facts import (
     CLOSING_TYPES,

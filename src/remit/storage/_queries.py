@@ -12,7 +12,7 @@ from remit.contract import AttemptEnded, AttemptStarted, RunRequest, RunView
 from remit.errors import InternalError, InvalidRequest
 from remit.events import Artifact, Event, TranscriptEntry, payload_of, upcast_data
 from remit.primitives import clean_text, format_time, parse_time
-from remit.runs._ports import AttemptRow, HistoryEntry, StoredRun
+from remit.runs import AttemptRow, HistoryEntry, StoredRun
 from remit.storage._held import RunRef
 from remit.storage._texts import load_own
 

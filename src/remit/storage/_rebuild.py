@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from remit.contract import RunView
 from remit.errors import InternalError
 from remit.events import Event
-from remit.runs._projection import fold_event
+from remit.runs import fold_event
 from remit.storage._held import RunRef
 from remit.storage._queries import EVENT_QUERY, event_of
 from remit.storage._transaction import Transaction

@@ -6,17 +6,17 @@ import asyncio
 import contextlib
 import errno
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from remit.errors import MisuseError, StorageError, StorageFull
 from remit.events import Artifact, Event, NewEvent, TranscriptEntry
 from remit.primitives import Clock, SystemIds, clean_text
-from remit.runs._ports import AttemptRow, HistoryEntry, StoredRun, Submission, Submitted
+from remit.runs import AttemptRow, HistoryEntry, StoredRun, Submission, Submitted
 from remit.storage import _queries
 from remit.storage._claiming import unfinished_of_dead
 from remit.storage._commits import Answer, Commits, Request
@@ -36,6 +36,7 @@ from remit.storage._wakeups import Wakeups
 from remit.storage._writer import Writer
 
 T = TypeVar("T")
+StoreT = TypeVar("StoreT", bound="SqliteStore")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,25 @@ class StoreSettings:
     """How often to look for what other processes have written, while somebody waits for events."""
     readers: int = 4
     """Threads that read, each with a connection."""
+
+
+class Opening(Generic[StoreT]):
+    """A store that is being opened: to be awaited, or entered, once."""
+
+    def __init__(self, opening: Coroutine[Any, Any, StoreT]) -> None:
+        self._opening = opening
+        self._store: StoreT | None = None
+
+    def __await__(self) -> Generator[Any, Any, StoreT]:
+        return self._opening.__await__()
+
+    async def __aenter__(self) -> StoreT:
+        self._store = await self._opening
+        return self._store
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._store is not None:
+            await self._store.aclose()
 
 
 class SqliteStore:
@@ -74,7 +94,7 @@ class SqliteStore:
         self._closing: asyncio.Future[None] | None = None
 
     @classmethod
-    async def open(
+    def open(
         cls,
         folder: Path,
         *,
@@ -82,8 +102,11 @@ class SqliteStore:
         epochs: Epochs | None = None,
         settings: StoreSettings | None = None,
         on_commit: CommitHook | None = None,
-    ) -> Self:
+    ) -> Opening[Self]:
         """Open the database of a data folder, making and migrating it where that is due.
+
+        `async with SqliteStore.open(...) as store` closes it at the end; so does whoever wrote
+        `store = await SqliteStore.open(...)`, by `aclose`.
 
         Args:
             folder: The data folder; it becomes 0700, and what is in it 0600.
@@ -98,7 +121,22 @@ class SqliteStore:
             StorageError: It can't be used; `SchemaTooNew` where a newer Remit has written it, `StorageBusy`
                 where another process migrates it all the while, `StorageFull` where there is no room for it.
         """
-        settings = settings or StoreSettings()
+        return Opening(
+            cls._open(
+                folder, clock=clock, epochs=epochs, settings=settings or StoreSettings(), on_commit=on_commit
+            )
+        )
+
+    @classmethod
+    async def _open(
+        cls,
+        folder: Path,
+        *,
+        clock: Clock,
+        epochs: Epochs | None,
+        settings: StoreSettings,
+        on_commit: CommitHook | None,
+    ) -> Self:
         data = DataFolder.prepare(folder)
         epochs = epochs or Epochs(data.path, clock=clock, ids=SystemIds())
         readers = Readers(data, size=settings.readers, busy_ms=settings.busy_wait_ms)

@@ -29,8 +29,7 @@ from remit.events import (
     payload_of,
 )
 from remit.primitives import Clock, clean_json, clean_text, dump_json, is_run_id
-from remit.runs._ports import AttemptRow, HistoryEntry, StoredRun, Submission, Submitted
-from remit.runs._projection import fold_event
+from remit.runs import AttemptRow, HistoryEntry, StoredRun, Submission, Submitted, fold_event
 
 _ONCE = ("run.settling", "delivery.intent")
 

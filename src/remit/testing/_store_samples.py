@@ -44,7 +44,7 @@ from remit.contract import (
 )
 from remit.events import Artifact, NewEvent, TranscriptEntry
 from remit.primitives import clean_text
-from remit.runs._ports import Submission
+from remit.runs import Submission
 
 SAMPLE_MOMENT: Final = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
 _PATCH: Final = PatchSummary(sha256="5e" * 32, files=2, insertions=14, deletions=3, reviewed=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from remit.runs._ports import RunStore, StoredRun
+from remit.runs import RunStore, StoredRun
 from remit.testing._store_samples import Write, sample_submission
 
 

@@ -10,8 +10,7 @@ import pytest
 from remit.contract import RunQueued, RunStatus, RunView, WorkRegistered
 from remit.errors import AlreadyDecided, InternalError, MisuseError, RemitError, StaleGeneration
 from remit.events import TERMINAL_TYPES, Artifact, NewEvent
-from remit.runs._ports import RunStore
-from remit.runs._projection import fold_event
+from remit.runs import RunStore, fold_event
 from remit.testing._store_samples import (
     attempt_completed,
     attempt_started,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from remit.events import Event
-from remit.runs._ports import RunStore
+from remit.runs import RunStore
 from remit.testing._store_samples import sample_submission, settling, terminal, work_registered
 from remit.testing._store_suite_harness import StoreHarness, admit
 
