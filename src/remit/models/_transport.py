@@ -250,6 +250,7 @@ class _ObservedStream(httpx2.AsyncByteStream):
                     break
         except httpx2.TransportError as error:
             failure = error
+        self._ended = True
         if last := self._intake.finish(broken=failure is not None):
             yield last
         if failure is not None:
