@@ -100,11 +100,14 @@ def test_programs_that_were_started_dont_keep_an_epoch_alive(epochs: Epochs) -> 
     """A command that outlives its host doesn't hold the host's lock; nor does a fork of it."""
     epoch = epochs.start()
     started = subprocess.Popen(["sleep", "60"])
+    reading, writing = os.pipe()
     forked = os.fork()
     if forked == 0:
+        os.write(writing, b".")
         signal.pause()
         os._exit(0)
     try:
+        os.read(reading, 1)
         epoch.abandon()
         assert not epochs.is_alive(epoch.id)
     finally:
@@ -112,6 +115,8 @@ def test_programs_that_were_started_dont_keep_an_epoch_alive(epochs: Epochs) -> 
         started.wait()
         os.kill(forked, signal.SIGKILL)
         os.waitpid(forked, 0)
+        os.close(reading)
+        os.close(writing)
 
 
 def test_asking_doesnt_take(epochs: Epochs, tmp_path: Path) -> None:
