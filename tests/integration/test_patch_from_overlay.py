@@ -163,6 +163,7 @@ async def test_what_a_patch_cannot_hold_is_skipped_and_said(tmp_path: Path) -> N
         mkdir -p inner/.git/hooks; echo x > inner/.git/hooks/pre-commit; echo i > inner/i.txt
         mkdir -p up/.GIT 'up/git~1'; echo x > up/.GIT/config; echo x > 'up/git~1/config'
         ln -s keep.txt .gitmodules
+        ln -s "$(printf 'x\\377')" odd
         chmod 000 drop.txt
     """)
     changes, patch = await checkout.collect()
@@ -172,6 +173,7 @@ async def test_what_a_patch_cannot_hold_is_skipped_and_said(tmp_path: Path) -> N
     assert why["pipe"] == why["folder/pipe"] == why["edit.txt"] == "named pipe"
     assert why["sparse"] == "larger than 64 MiB"
     assert ".gitmodules" in why
+    assert why["odd"] == "a link whose target isn't UTF-8"
     assert b".git" not in patch.lower()
     assert b"git~1" not in patch
     if os.getuid() != 0:

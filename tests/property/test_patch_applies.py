@@ -53,6 +53,11 @@ def git_apply(folder: Path, patch: bytes, *options: str) -> None:
 @example(pair=({"a/b": ("100644", b"x")}, {"a": ("120000", b"x")}))
 @example(pair=({"a": ("100644", b"one\r\ntwo")}, {"a": ("100755", b"one\ntwo")}))
 @example(pair=({"a": ("120000", b"x")}, {"a": ("100644", b"x")}))
+@example(
+    pair=({"a*[b]?": ("100644", b"x\xff\n")}, {"a*[b]?": ("100644", b"y\xff\n"), "axb": ("100644", b"y\n")})
+)
+@example(pair=({"n": ("100644", b"x\n" * 9000 + b"\0")}, {"n": ("100644", b"y\n" + b"x\n" * 9000 + b"\0")}))
+@example(pair=({'\\ "!': ("100644", b"\xff")}, {'\\ "!': ("100755", b"\xfe"), "!x": ("100644", b"\xff\n")}))
 @example(pair=({"a": ("100644", b""), "b": ("100644", b"")}, {"c": ("100755", b"")}))
 def test_a_patch_applies_exactly(pair: tuple[Tree, Tree]) -> None:
     """R45: line ends, last lines, binaries, modes, links, renames and odd names come out exactly."""
@@ -66,6 +71,8 @@ def test_a_patch_applies_exactly(pair: tuple[Tree, Tree]) -> None:
             path for path in base.keys() | result.keys() if base.get(path) != result.get(path)
         }
         assert not changes.skipped
+        assert b"\0" not in patch.text
+        patch.text.decode("utf-8")
         assert (patch.text == b"") == (base == result)
         if patch.text:
             git_apply(lower, patch.text)

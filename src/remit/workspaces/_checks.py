@@ -24,7 +24,6 @@ __all__ = [
     "configured_checks",
     "describe_broken",
     "find_checks",
-    "gate_blocks",
     "run_check",
 ]
 
@@ -250,13 +249,14 @@ def compare(gate: Gate, base_exit: int | None, exit_: int | None) -> GateVerdict
     `no_worse`: an exit of 0 passes; after a base of 0 anything else is worse. Where both failed, the same
     exit passes, and so does 1 (tests ran and some failed) after an exit that says that less had run (anything
     but 1 and 5, "no tests"). What couldn't be run on the base can only pass or be skipped. `all_pass`: 0 or
-    worse. `report` judges like `no_worse`, and blocks nothing.
+    worse. `report` says `skipped` where `no_worse` would say `worse`: it blocks nothing.
 
     Args:
         gate: The workspace's policy.
         base_exit: Exit code on the base; None: it couldn't be run there.
         exit_: Exit code on the result; None: it couldn't be run.
     """
+    worse: GateVerdict = "skipped" if gate == "report" else "worse"
     if exit_ == 0:
         return "pass"
     if gate == "all_pass":
@@ -264,14 +264,9 @@ def compare(gate: Gate, base_exit: int | None, exit_: int | None) -> GateVerdict
     if base_exit is None:
         return "skipped"
     if exit_ is None or base_exit == 0:
-        return "worse"
+        return worse
     more_ran = exit_ == 1 and base_exit not in (1, _NO_TESTS)
-    return "pass" if exit_ == base_exit or more_ran else "worse"
-
-
-def gate_blocks(gate: Gate, verdicts: Sequence[GateVerdict]) -> bool:
-    """Whether the run may not go on to its delivery."""
-    return gate != "report" and "worse" in verdicts
+    return "pass" if exit_ == base_exit or more_ran else worse
 
 
 def describe_broken(check: CheckDefinition, base_exit: int | None, run: CheckRun) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import os
 import tempfile
@@ -230,6 +231,7 @@ class _Reader:
                 hash_.update(f"blob {info.st_size}\0".encode())
             if git_mode(info.st_mode) == "120000":
                 target = read_link_at(parent, name)
+                _require_text(target)
                 for hash_ in hashes:
                     hash_.update(target)
                 return Content("120000", self.blobs.keep(target), len(target))
@@ -249,6 +251,14 @@ class _Reader:
         except (FileNotFoundError, NotADirectoryError):
             return None, True
         return content, (content.mode, hash_.hexdigest()) != (entry.mode, entry.blob)
+
+
+def _require_text(target: bytes) -> None:
+    """A link's target stands in a patch as it is, which has to be text."""
+    try:
+        target.decode("utf-8")
+    except UnicodeDecodeError:
+        raise OSError(errno.EILSEQ, "a link whose target isn't UTF-8") from None
 
 
 async def _restore_base(git: Git, pin: BasePin, listing: Listing, blobs: Blobs, change: Change) -> Change:

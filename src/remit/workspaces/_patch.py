@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from remit.workspaces._changes import Blobs, Change, Content
-from remit.workspaces._git import Git, make_git_folder
+from remit.workspaces._git import NEUTRAL_ATTRIBUTES, Git, make_git_folder
 
 __all__ = ["Patch", "PathCounts", "write_patch"]
 
@@ -40,7 +41,7 @@ class Patch:
     """A patch, and what it amounts to."""
 
     text: bytes
-    """As `git apply` takes it; empty when nothing changed."""
+    """As `git apply` takes it, in UTF-8 without NUL; empty when nothing changed."""
     files: int
     """A renamed file counts once."""
     insertions: int
@@ -68,11 +69,13 @@ async def write_patch(git: Git, changes: Sequence[Change], blobs: Blobs) -> Patc
     if not changes:
         return Patch(b"", 0, 0, 0, {})
     with tempfile.TemporaryDirectory(prefix="remit-patch-") as scratch:
-        settings = {"core.bigFileThreshold": _TEXT_AT_MOST}
-        git_dir = make_git_folder(Path(scratch) / "git", settings=settings)
-        await git.run(
-            "fast-import", "--quiet", "--done", git_dir=git_dir, stdin=_import_stream(changes, blobs)
+        stream, binary = _import_stream(changes, blobs)
+        git_dir = make_git_folder(
+            Path(scratch) / "git",
+            settings={"core.bigFileThreshold": _TEXT_AT_MOST},
+            attributes=NEUTRAL_ATTRIBUTES + "".join(_as_binary(path) for path in sorted(binary)),
         )
+        await git.run("fast-import", "--quiet", "--done", git_dir=git_dir, stdin=stream)
         renames = ("--no-renames",) if _folders_clash(changes) else _RENAMES
         options = ("diff-tree", *_OPTIONS, *renames)
         sides = ("refs/heads/base", "refs/heads/result")
@@ -94,9 +97,10 @@ def _folders_clash(changes: Sequence[Change]) -> bool:
     return any(str(folder) in files for path in files for folder in PurePosixPath(path).parents)
 
 
-def _import_stream(changes: Sequence[Change], blobs: Blobs) -> bytes:
-    """Two commits that hold only the changed paths, as `git fast-import` reads them."""
+def _import_stream(changes: Sequence[Change], blobs: Blobs) -> tuple[bytes, set[str]]:
+    """Two commits that hold only the changed paths, as `git fast-import` reads them; and what isn't text."""
     parts: list[bytes] = []
+    binary: set[str] = set()
     for name in ("base", "result"):
         parts.append(
             f"commit refs/heads/{name}\ncommitter Remit <remit@localhost> 0 +0000\ndata 0\n\n".encode()
@@ -104,12 +108,32 @@ def _import_stream(changes: Sequence[Change], blobs: Blobs) -> bytes:
         for change in changes:
             content = change.base if name == "base" else change.result
             if content:
-                parts += _import_file(change.path, content, blobs)
-    return b"".join([*parts, b"done\n"])
+                data = blobs.read(content)
+                parts += _import_file(change.path, content, data)
+                if not _is_text(data):
+                    binary.add(change.path)
+    return b"".join([*parts, b"done\n"]), binary
 
 
-def _import_file(path: str, content: Content, blobs: Blobs) -> list[bytes]:
-    data = blobs.read(content)
+def _is_text(data: bytes) -> bool:
+    """Whether the bytes may stand in a patch as they are: it must be text that everything can carry."""
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in data
+
+
+def _as_binary(path: str) -> str:
+    """A line of attributes that makes git encode one file."""
+    literal = re.sub(rb"([\\*?\[\]])", rb"\\\1", os.fsencode("/" + path))
+    quoted = "".join(
+        chr(byte) if 0x20 < byte < 0x7F and byte not in b'"\\' else f"\\{byte:03o}" for byte in literal
+    )
+    return f'"{quoted}" -diff\n'
+
+
+def _import_file(path: str, content: Content, data: bytes) -> list[bytes]:
     quoted = os.fsencode(path).replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
     head = b'M %s inline "%s"\ndata %d\n' % (content.mode.encode(), quoted, len(data))
     return [head, data, b"\n"]
