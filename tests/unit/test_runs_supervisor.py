@@ -532,3 +532,38 @@ async def test_runs_side_by_side_do_not_mix() -> None:
         assert view.status is RunStatus.CANCELLED
         await check_invariants(world, peer.id)
         await check_invariants(world, view.id)
+
+
+async def test_an_operator_who_stops_a_stage_ends_the_run() -> None:
+    """A stage that is cancelled by its work id ends the run cancelled, code operator."""
+    async with run_world(PoolReply(text=PLAN), PoolReply(calls=[BLOCK], finish="tool_calls")) as world:
+        supervisor = await world.admit()
+        run_id = next(iter(world.controls))
+        async with asyncio.TaskGroup() as group:
+            driving = group.create_task(world.supervise(supervisor))
+            await world.node.blocked.wait()
+            assert world.registry.cancel(run_id, f"{run_id}.work-1")
+            view = await driving
+        assert view.terminal is not None
+        assert (view.terminal.class_, view.terminal.code) == ("cancelled", "operator")
+        await check_invariants(world, view.id)
+
+
+async def test_an_operator_who_stops_a_tool_call_stops_that_call() -> None:
+    """R33: a cancelled tool call is that call's result, and the run goes on."""
+    async with run_world(
+        PoolReply(text=PLAN),
+        PoolReply(calls=[BLOCK], finish="tool_calls"),
+        PoolReply(calls=[("c2", *WRITE[1:])], finish="tool_calls"),
+        PoolReply(text=WORK),
+        PoolReply(text=PASS),
+    ) as world:
+        supervisor = await world.admit()
+        run_id = next(iter(world.controls))
+        async with asyncio.TaskGroup() as group:
+            driving = group.create_task(world.supervise(supervisor))
+            await world.node.blocked.wait()
+            assert world.registry.cancel(run_id, f"{run_id}.work-1.c1")
+            view = await driving
+        assert view.status is RunStatus.COMPLETED
+        await check_invariants(world, view.id)

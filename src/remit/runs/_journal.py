@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from remit.events import Artifact, Ephemeral, NewEvent, TranscriptEntry
@@ -32,14 +33,21 @@ class RunJournal:
         artifacts: Sequence[Artifact] = (),
     ) -> None:
         """Store facts; returns once they are durable."""
-        await self._store.append(
-            self.view.id,
-            self._generation,
-            events,
-            transcript=transcript,
-            artifacts=artifacts,
-            tenant=self._tenant,
-        )
+        try:
+            await self._store.append(
+                self.view.id,
+                self._generation,
+                events,
+                transcript=transcript,
+                artifacts=artifacts,
+                tenant=self._tenant,
+            )
+        except asyncio.CancelledError as cancel:
+            if (
+                cancel.__cause__ is None
+            ):  # the store raises a cancel after it has stored; a cause says it couldn't
+                self._fold(events)
+            raise
         self._fold(events)
 
     async def finish(self, *events: NewEvent, artifacts: Sequence[Artifact] = ()) -> None:

@@ -33,6 +33,7 @@ from remit.errors import InternalError, OwnershipError
 from remit.events import Artifact, NewEvent
 from remit.results import patch_artifact, summarise_snapshot
 from remit.runs._context import RunContext
+from remit.runs._control import CancelAsked
 from remit.runs._deadlines import StageClock, stage_clock, wall_clock_terminal
 from remit.runs._endings import Decision, Ended, classify_error
 from remit.runs._expiring import until
@@ -215,11 +216,17 @@ class Pipeline:
             wall_ends=self._wall_ends,
             now=asyncio.get_running_loop().time(),
         )
-        with self._work.item(WorkKind.STAGE, stage_id, name=stage_id) as item:
+        with self._work.item(WorkKind.STAGE, stage_id, name=stage_id, stop=self._stage_stopped) as item:
             stage = self._input(kind, stage_id, item.work_id, **inputs)
             answer = await self._run_stage(stage, clock, opening)
         self._commands.extend(answer.commands)
         return answer
+
+    def _stage_stopped(self) -> None:
+        """An operator stopped this stage alone, which ends the run; a cancel of the run was asked before."""
+        clock = self._context.clock
+        asked = CancelAsked(by="operator", reason=None, at=clock.now(), at_monotonic=clock.monotonic())
+        self._context.control.ask(asked)
 
     async def _run_stage(
         self, stage: StageInput, clock: StageClock, opening: Sequence[NewEvent]
