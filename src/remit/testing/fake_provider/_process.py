@@ -20,29 +20,29 @@ class FakeProviderProcess:
 
     def __init__(self, replies: Sequence[Mapping[str, Any]], *, delay_ms: int = 0) -> None:
         self._settings = {"replies": list(replies), "delay_ms": delay_ms}
-        self._process: subprocess.Popen[str] | None = None
+        self.process: subprocess.Popen[str] | None = None
         self.base_url = ""
         self.api_key = ""
 
     def __enter__(self) -> Self:
-        self._process = subprocess.Popen(
+        self.process = subprocess.Popen(
             [sys.executable, "-m", "remit.testing.fake_provider"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(self._settings) + "\n")
-        self._process.stdin.flush()
-        ready = json.loads(self._process.stdout.readline())
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps(self._settings) + "\n")
+        self.process.stdin.flush()
+        ready = json.loads(self.process.stdout.readline())
         self.base_url, self.api_key = ready["base_url"], ready["api_key"]
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        process = self._process
+        process = self.process
         assert process is not None
         assert process.stdin is not None
         assert process.stdout is not None
