@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -130,3 +131,18 @@ def test_ci_calls_only_the_door() -> None:
     assert "set -euo pipefail" in text
     assert {"make check", "make test"} <= set(re.findall(r"make (?:check|test)", text))
     assert "pytest" not in text.replace("pytest's", "")
+
+
+def test_an_unknown_measurement_is_refused() -> None:
+    """`make bench` says what there is, instead of measuring nothing in silence."""
+    command = [sys.executable, "-m", "bench", "no-such-thing"]
+    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    assert answer.returncode == 2
+    assert "there are: " in answer.stderr
+
+
+def test_each_measurement_can_be_run() -> None:
+    """Every `bench_NAME.py` has the `main` that the door calls."""
+    modules = sorted((ROOT / "bench").glob("bench_*.py"))
+    assert modules
+    assert [path.name for path in modules if "def main()" not in path.read_text()] == []
