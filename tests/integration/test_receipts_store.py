@@ -324,9 +324,9 @@ async def test_receipts_one_bad_operation_fails_alone(receipts: Receipts) -> Non
         raise ValueError("mine alone")
 
     jobs = [receipts._writer.submit(bad if number == 5 else lambda connection: None) for number in range(10)]
-    await asyncio.wait([asyncio.wrap_future(job) for job in jobs])
-    assert [job.exception() is not None for job in jobs] == [number == 5 for number in range(10)]
-    assert isinstance(jobs[5].exception(), ValueError)
+    answers = [asyncio.wrap_future(job) for job in jobs]
+    await asyncio.wait(answers)
+    assert [type(answer.exception()) is ValueError for answer in answers] == [n == 5 for n in range(10)]
     assert await receipts.list_artifacts("r") == ()
 
 
