@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import reference_commands
 import reference_run
 import reference_settings
 from repository import ROOT, report
@@ -23,6 +24,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "run.md": reference_run.run_page,
     "settings.md": reference_settings.settings_page,
 }
+if reference_commands.is_written():
+    PAGES["commands.md"] = reference_commands.commands_page
 HEAD = "<!-- Generated from the code by `make docs ARGS=--write`. Don't edit. -->\n\n"
 
 

@@ -4,15 +4,42 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import click
+
+ROOM = "remit.cli"
+
+
+def is_written() -> bool:
+    """Whether there is a command line yet."""
+    return find_spec(ROOM) is not None
+
+
+def root_command() -> click.Group:
+    """The group below which all commands are: the one that `remit.cli` shows.
+
+    Raises:
+        LookupError: It shows none.
+    """
+    shown = vars(import_module(ROOM)).values()
+    for value in shown:
+        if isinstance(value, click.Group):
+            return value
+    raise LookupError(f"{ROOM} shows no click.Group: export the root command from its __init__")
+
+
+def commands_page() -> str:
+    """Every command of the program."""
+    return page_of(root_command(), "remit")
 
 
 def page_of(command: click.Command, name: str) -> str:
     """Every command with its arguments and options."""
     lines = ["# Commands\n"]
-    for path, one in _walk(command, name):
+    for path, one in walk(command, name):
         lines.append(f"## `{path}`\n\n{_text(one.help)}\n")
         lines.append("```\n" + _usage(one, path) + "\n```\n")
         options = [parameter for parameter in one.params if isinstance(parameter, click.Option)]
@@ -24,7 +51,7 @@ def page_of(command: click.Command, name: str) -> str:
     return "\n".join(lines)
 
 
-def _walk(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
+def walk(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
     """The command and, below a group, its commands by name; hidden ones left out."""
     yield path, command
     if isinstance(command, click.Group):
@@ -32,7 +59,7 @@ def _walk(command: click.Command, path: str) -> Iterator[tuple[str, click.Comman
         for name in command.list_commands(context):
             inner = command.get_command(context, name)
             if inner is not None and not inner.hidden:
-                yield from _walk(inner, f"{path} {name}")
+                yield from walk(inner, f"{path} {name}")
 
 
 def _usage(command: click.Command, path: str) -> str:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import zipfile
 from email import message_from_string
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -57,3 +58,9 @@ def test_the_wheel_installs_the_command(wheel: zipfile.ZipFile) -> None:
     """`remit` is the one command."""
     (name,) = [name for name in wheel.namelist() if name.endswith("entry_points.txt")]
     assert wheel.read(name).decode().split() == ["[console_scripts]", "remit", "=", "remit.cli:main"]
+
+
+def test_the_command_is_there() -> None:
+    """The entry point leads to something that can be called."""
+    (entry,) = entry_points(group="console_scripts", name="remit")
+    assert callable(entry.load())
