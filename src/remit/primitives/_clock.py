@@ -42,7 +42,7 @@ class SystemClock:
 
 def format_time(moment: datetime) -> str:
     """A moment as it is stored and sent: ISO 8601, UTC, microseconds, `Z`."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def parse_time(text: str) -> datetime:

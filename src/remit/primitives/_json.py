@@ -16,6 +16,9 @@ from remit.primitives._text import escape_separators
 JsonValue: TypeAlias = "None | bool | int | float | str | list[JsonValue] | dict[str, JsonValue]"
 
 _MAX_DIGITS = 4300
+# Made once: `json.dumps` would make one for every call.
+_PLAIN = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_SORTED = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True)
 
 
 class StrictJsonError(ValueError):
@@ -61,8 +64,7 @@ def dump_json(value: Any, *, sort_keys: bool = False) -> str:
     Raises:
         ValueError: The value holds a number that isn't finite.
     """
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=sort_keys, separators=(",", ":"))
-    return escape_separators(text)
+    return escape_separators((_SORTED if sort_keys else _PLAIN).encode(value))
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
