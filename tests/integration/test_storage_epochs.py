@@ -96,27 +96,38 @@ def test_a_killed_process_is_a_dead_epoch(epochs: Epochs, host: subprocess.Popen
     assert epochs.pid_of(epoch_id) == host.pid
 
 
-def test_programs_that_were_started_dont_keep_an_epoch_alive(epochs: Epochs) -> None:
+FORKING = """
+import os, signal, subprocess, sys
+from pathlib import Path
+from remit.primitives import SystemClock, SystemIds
+from remit.storage import Epochs
+epochs = Epochs(Path(sys.argv[1]), clock=SystemClock(), ids=SystemIds())
+epoch = epochs.start()
+started = subprocess.Popen(["sleep", "60"])
+reading, writing = os.pipe()
+forked = os.fork()
+if forked == 0:
+    os.write(writing, b".")
+    signal.pause()
+os.read(reading, 1)
+epoch.abandon()
+print(epochs.is_alive(epoch.id))
+for pid in (started.pid, forked):
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+"""
+
+
+def test_children_dont_keep_an_epoch_alive(tmp_path: Path) -> None:
     """A command that outlives its host doesn't hold the host's lock; nor does a fork of it."""
-    epoch = epochs.start()
-    started = subprocess.Popen(["sleep", "60"])
-    reading, writing = os.pipe()
-    forked = os.fork()
-    if forked == 0:
-        os.write(writing, b".")
-        signal.pause()
-        os._exit(0)
-    try:
-        os.read(reading, 1)
-        epoch.abandon()
-        assert not epochs.is_alive(epoch.id)
-    finally:
-        started.kill()
-        started.wait()
-        os.kill(forked, signal.SIGKILL)
-        os.waitpid(forked, 0)
-        os.close(reading)
-        os.close(writing)
+    done = subprocess.run(
+        [sys.executable, "-c", FORKING, str(tmp_path)],
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=60,
+    )
+    assert (done.stdout, done.stderr) == ("False\n", "")
 
 
 def test_asking_doesnt_take(epochs: Epochs, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from remit.errors import AlreadyDecided, InternalError, RemitError, StaleGeneration, StorageFull
+from remit.errors import InternalError, RemitError, StorageFull
 from remit.primitives import Clock
 from remit.storage._connections import Checkpoints
 from remit.storage._epochs import Epochs
@@ -270,14 +270,8 @@ class Commits:
         return answer
 
 
-def _broken(error: Exception) -> RemitError:
-    """What a constraint says of facts that slipped past the rules."""
-    text = str(error)
-    if text.endswith(": events.run"):
-        broken: RemitError = AlreadyDecided("what may stand only once in a run's log stands there already")
-    elif text.endswith(": events.run, events.seq"):
-        broken = StaleGeneration("somebody else wrote to the run's log")
-    else:
-        broken = InternalError(f"the facts break a rule of the log: {text}")
+def _broken(error: Exception) -> InternalError:
+    """What the tables, or nature, refused although the rules let it pass."""
+    broken = InternalError(f"the facts break a rule of the log: {error}")
     broken.__cause__ = error
     return broken

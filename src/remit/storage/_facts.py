@@ -120,9 +120,11 @@ def fold_facts(view: RunView | None, facts: Sequence[Fact]) -> RunView | None:
 
 def add_facts(rows: Rows, key: int, facts: Sequence[Fact]) -> None:
     """The rows of these facts and of what follows from each."""
+    if not facts:
+        return
+    at = format_time(facts[0].event.at)  # one write has one moment
     for fact in facts:
         event = fact.event
-        at = format_time(event.at)
         rows.events.append(
             (key, event.seq, event.type, CURRENT_VERSION, at, event.work_id, event.parent_work_id, fact.data)
         )
