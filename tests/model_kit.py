@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -75,6 +75,13 @@ class MemoryLedger:
     grants: int | None = None
     refuses: Exception | None = None
     delay_s: float = 0.0
+    waits: int = 0
+
+    @contextmanager
+    def waiting(self) -> Generator[None]:
+        assert len(self.ends) == len(self.starts), "an open attempt doesn't wait"
+        self.waits += 1
+        yield
 
     async def begin(self, start: AttemptStart) -> int:
         assert all(start.attempt_id != earlier.attempt_id for earlier in self.starts)

@@ -40,6 +40,7 @@ from remit.models._messages import (
     AssistantBlock,
 )
 from remit.models._options import OPENAI_KINDS
+from remit.models._plain_client import PlainClient
 from remit.models._port import Delta
 from remit.models._settings import ProviderSettings
 from remit.models._transport import CURRENT, ObservingTransport, Waits, WireRecord
@@ -65,11 +66,16 @@ class LibraryReply:
 class _ChatModel(OpenAIChatModel):
     """The library's Chat model, with our rules for what goes out.
 
-    Both overridden methods are hooks that the library's own provider classes use; tests over real HTTP
-    fail when it stops calling them.
+    What is overridden are hooks that the library's own provider classes use; tests over real HTTP fail
+    when it stops calling them.
     """
 
     with_usage: bool = True
+    plain: PlainClient | None = None
+
+    @property
+    def client(self) -> AsyncOpenAI:
+        return super().client if self.plain is None else cast("AsyncOpenAI", self.plain)
 
     def _get_stream_options(
         self, model_settings: OpenAIChatModelSettings
@@ -178,6 +184,7 @@ class OpenAISdk:
                 profile["thinking_tags"] = _NO_TAG
             model = _ChatModel(name, provider=self._provider, profile=profile)
             model.with_usage = with_usage
+            model.plain = PlainClient(self._client)
             self._models[key] = model
         return model
 
