@@ -451,6 +451,22 @@ def test_loop_of_parents_ends() -> None:
     assert kit.registry.active_count() == 0
 
 
+def test_loop_that_was_cut_by_an_end_holds_nothing() -> None:
+    """B63, as decided: children handed up within a loop don't hang on an id that is gone."""
+    kit = Kit()
+    kit.add("a", parent="b")
+    kit.add("b", parent="a")
+    kit.add("c", parent="a")
+    kit.add("self", parent="self")
+    kit.add("d", parent="self")
+    for work_id in ("b", "a", "self"):
+        kit.registry.finish("s", work_id)
+    for work_id in ("a", "self"):
+        kit.add(work_id)
+        assert kit.registry.cancel("s", work_id) == [("s", work_id)]
+    assert kit.cancelled() == {"a", "self"}
+
+
 async def test_item_born_cancelled_flags_what_already_hangs_below_it() -> None:
     """B64, as decided: an item that comes late, under a cancelled parent, takes its children along."""
     kit = Kit()

@@ -43,8 +43,15 @@ class Entry:
         self.revision = 0
         self.binding: Binding | None = None
         self.subtrees: tuple[Subtree, ...] = ()
-        parent_id = spec.parent_work_id
-        self.parent = None if parent_id is None else (spec.parent_session_id or session_id, parent_id)
+        self.parent = _parent_key(session_id, spec)
+
+
+def _parent_key(session_id: str, spec: WorkSpec) -> tuple[str, str] | None:
+    """Where an item hangs; nothing hangs below itself."""
+    if spec.parent_work_id is None:
+        return None
+    key = (spec.parent_session_id or session_id, spec.parent_work_id)
+    return None if key == (session_id, spec.work_id) else key
 
 
 class Session:

@@ -152,7 +152,6 @@ class Tree:
         kids = session.children.pop(entry.work_id, None)
         self._unlink(entry)
         if kids is not None:
-            kids.pop(entry, None)
             self._hand_up(kids, entry.parent)
         if entry.binding is not None:
             entry.binding.ended = True
