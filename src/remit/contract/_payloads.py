@@ -6,6 +6,7 @@ from pydantic import Field
 
 from remit.contract._limits import Limits
 from remit.contract._model import Model, Moment
+from remit.contract._node import CheckState
 from remit.contract._request import RunRequest
 from remit.contract._results import CheckResult, Delivery, PatchSummary, Review
 from remit.contract._run import RunView, RunWorkspace
@@ -30,6 +31,8 @@ class RunPrepared(Model):
     workspace: RunWorkspace
     brief_sha256: str
     notes: tuple[str, ...] = ()
+    checks: tuple[CheckState, ...] = ()
+    """The checks that were found, why, and how they stand on the base."""
 
 
 class RunStarted(Model):

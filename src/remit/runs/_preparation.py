@@ -6,6 +6,7 @@ The run is `queued` meanwhile. Nothing here opens a checkout, owes a clean-up, o
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -20,6 +21,7 @@ from remit.runs._journal import RunJournal
 from remit.runs._work import RunWork
 
 _Value = TypeVar("_Value")
+_log = logging.getLogger(__name__)
 
 
 async def prepare_run(context: RunContext, journal: RunJournal, work: RunWork) -> Prepared | None:
@@ -36,8 +38,10 @@ async def prepare_run(context: RunContext, journal: RunJournal, work: RunWork) -
     except* OwnershipError as errors:
         raise errors.exceptions[0] from None
     except* NodeError as errors:
+        _tell_why(journal, errors.exceptions[0])
         raise Ended(Terminal.of("workspace", _reason(errors.exceptions[0]))) from None
-    except* (RemitError, ImportError):
+    except* (RemitError, ImportError) as errors:
+        _tell_why(journal, errors.exceptions[0])
         raise Ended(Terminal.of("workspace", "unavailable")) from None
     return node.result()
 
@@ -63,10 +67,20 @@ def _distinct(context: RunContext) -> list[ModelPool]:
     return list({id(pool): pool for pool in context.pools.values()}.values())
 
 
+def _tell_why(journal: RunJournal, error: BaseException) -> None:
+    """A terminal's sentence is fixed; what is wrong with this very workspace goes into the log."""
+    _log.warning("run %s: the workspace can't be made ready: %s", journal.view.id, _leaf(error))
+
+
 def _reason(error: BaseException) -> str:
+    leaf = _leaf(error)
+    return leaf.reason if isinstance(leaf, NodeError) else "unavailable"
+
+
+def _leaf(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]  # pyright: ignore[reportUnknownVariableType,reportUnknownMemberType]
-    return error.reason if isinstance(error, NodeError) else "unavailable"
+    return error  # pyright: ignore[reportUnknownVariableType]
 
 
 async def _prepare_node(context: RunContext, journal: RunJournal, work: RunWork) -> Prepared | None:
