@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -567,3 +568,28 @@ async def test_an_operator_who_stops_a_tool_call_stops_that_call() -> None:
             view = await driving
         assert view.status is RunStatus.COMPLETED
         await check_invariants(world, view.id)
+
+
+async def test_working_time_is_a_limit() -> None:
+    """R54, R55: so much work ends the run in class budget, code working_time; waits don't count."""
+    async with run_world(PoolReply(text=PLAN, gate=asyncio.Event())) as world:
+        view = await world.drive(limits={"working_limit_ms": 30})
+        assert view.terminal is not None
+        assert (view.terminal.class_, view.terminal.code) == ("budget", "working_time")
+        assert view.terminal.limit is not None
+        assert view.terminal.limit.kind == "working_limit_ms"
+        assert "stage.failed" in types(await world.events(view.id))
+        await check_invariants(world, view.id)
+    async with run_world(pool=_WaitingPool(*good_replies())) as world:
+        view = await world.drive(limits={"working_limit_ms": 150})
+        assert view.status is RunStatus.COMPLETED
+        await check_invariants(world, view.id)
+
+
+class _WaitingPool(FakePool):
+    """Waits for a rate limit before each request."""
+
+    async def request(self, request: Any, *, ledger: Any, **more: Any) -> Any:
+        with ledger.waiting():
+            await asyncio.sleep(0.06)
+        return await super().request(request, ledger=ledger, **more)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, Protocol
@@ -139,10 +139,12 @@ class Pool:
         progress = _Progress()
         while True:
             began = self._clock.monotonic()
-            await self._keep_pause(progress, remaining_s)
-            async with self._permit():
-                # Whoever waited for a permit may find that the key was told to pause meanwhile.
-                await self._keep_pause(progress, remaining_s)
+            async with AsyncExitStack() as held:
+                with ledger.waiting():
+                    await self._keep_pause(progress, remaining_s)
+                    await held.enter_async_context(self._permit())
+                    # Whoever waited for a permit may find that the key was told to pause meanwhile.
+                    await self._keep_pause(progress, remaining_s)
                 waited_ms = _ms(self._clock.monotonic() - began)
                 progress.ordinal += 1
                 outcome, attempt_id = await self._attempt(

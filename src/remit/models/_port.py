@@ -9,6 +9,7 @@ before `CancelledError` goes on.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -85,6 +86,10 @@ class AttemptFinish:
 
 class AttemptLedger(Protocol):
     """Who must know of each attempt. Implemented by the stage."""
+
+    def waiting(self) -> AbstractContextManager[None]:
+        """Entered while an attempt waits for a rate limit, a back-off or a place: no working time passes."""
+        ...
 
     async def begin(self, start: AttemptStart) -> int:
         """Reserve its worst case and store its row; returns once that is durable.

@@ -15,6 +15,7 @@ from datetime import timedelta
 from typing import Any
 
 from remit.contract import (
+    LimitHit,
     PlanReady,
     Prepared,
     Review,
@@ -44,7 +45,7 @@ from remit.runs._states import Trigger, next_status
 from remit.runs._tools import RunTools
 from remit.runs._work import RunWork
 from remit.stages import CommandRecord, Partial, StageAnswer, StageInput, StageRunner, text_sha256
-from remit.usage import Budget
+from remit.usage import Budget, WorkingTime
 
 _TRIGGERS: dict[StageKind, Trigger] = {
     "plan": Trigger.PLAN,
@@ -72,6 +73,7 @@ class Pipeline:
         self._tools = tools
         self._prepared = prepared
         self._budget = budget
+        self._working = WorkingTime(clock=context.clock)
         self._wall_ends = 0.0
         self._plan: StageAnswer | None = None
         self._commands: list[CommandRecord] = []
@@ -96,6 +98,22 @@ class Pipeline:
 
         Cancellation: what ran is stopped; from the commit on nothing is.
         """
+        limit_ms = self._limits.working_limit_ms
+        if limit_ms is None:
+            return await self._run_stages()
+        async with asyncio.TaskGroup() as group:
+            watcher = group.create_task(self._watch_working_time(limit_ms), name="working time")
+            decision = await self._run_stages()
+            watcher.cancel()
+        return decision
+
+    async def _watch_working_time(self, limit_ms: int) -> None:
+        await self._working.wait_until_worked(limit_ms)
+        if not self._context.control.committed:
+            hit = LimitHit(kind="working_limit_ms", value=self._working.working_ms(), cap=limit_ms)
+            raise Ended(Terminal.of("budget", "working_time", stage=self.stage_id, limit=hit))
+
+    async def _run_stages(self) -> Decision:
         if self._journal.view.profile == "reviewed":
             self._plan = await self._stage("plan", "plan")
             await self._keep_plan(self._plan)
@@ -269,6 +287,7 @@ class Pipeline:
             budget=self._budget,
             clock=self._context.clock,
             ids=self._context.ids,
+            working=self._working,
         )
 
     def _input(self, kind: StageKind, stage_id: str, work_id: str, **inputs: Any) -> StageInput:
@@ -339,6 +358,7 @@ class Pipeline:
             ),
             brief_sha256=prepared.brief_sha256,
             notes=prepared.notes,
+            checks=prepared.checks,
         )
 
 

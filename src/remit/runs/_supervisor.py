@@ -69,7 +69,7 @@ class Supervisor:
             self._live.cancel()
 
     def _cut_off_stage(self, decision: Decision) -> str | None:
-        if decision.terminal.class_ != "cancelled" or self._pipeline is None:
+        if decision.terminal.kind == "completed" or self._pipeline is None:
             return None
         return self._pipeline.running_stage
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
@@ -12,7 +13,7 @@ from remit.events import NewEvent
 from remit.models import AttemptFinish, AttemptStart
 from remit.stages._log import StageLog
 from remit.stages._ports import StageInput
-from remit.usage import Budget, Reservation
+from remit.usage import Budget, Reservation, WorkingTime
 from remit.work import Registration, StreamHandle, WorkSpec
 
 NOTHING_SENT: Final = AttemptUsage(
@@ -58,11 +59,20 @@ class StageLedger:
     step; one that ended otherwise is stored at once.
     """
 
-    def __init__(self, stage: StageInput, log: StageLog, *, items: WorkItems, budget: Budget) -> None:
+    def __init__(
+        self,
+        stage: StageInput,
+        log: StageLog,
+        *,
+        items: WorkItems,
+        budget: Budget,
+        working: WorkingTime | None = None,
+    ) -> None:
         self._stage = stage
         self._log = log
         self._items = items
         self._budget = budget
+        self._working = working
         self._open: dict[str, _Open] = {}
         self._warnings: list[LimitWarning] = []
         self._task: asyncio.Task[Any] | None = None
@@ -93,6 +103,10 @@ class StageLedger:
             self._task.cancel()
 
     # ---- the pool's calls
+
+    def waiting(self) -> AbstractContextManager[None]:
+        """Time in which the attempt waits isn't working time."""
+        return nullcontext() if self._working is None else self._working.waiting()
 
     async def begin(self, start: AttemptStart) -> int:
         """Reserve the attempt's worst case and store its row; returns once that is durable.

@@ -19,7 +19,7 @@ from remit.stages._nearing import NearingLimits, near_already
 from remit.stages._notices import limit_near
 from remit.stages._ports import Journal, Partial, StageAnswer, StageInput, Tools
 from remit.stages._prompts import first_messages
-from remit.usage import Budget
+from remit.usage import Budget, WorkingTime
 
 
 class StageRunner:
@@ -33,6 +33,7 @@ class StageRunner:
         budget: What the run may spend.
         clock: Its monotonic time measures the stage.
         ids: Gives ids to tool calls that came without one, or with one twice.
+        working: The run's stopwatch, which stands still while an attempt waits; None: nobody asks.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class StageRunner:
         budget: Budget,
         clock: Clock,
         ids: Ids,
+        working: WorkingTime | None = None,
     ) -> None:
         self._pool = pool
         self._tools = tools
@@ -53,6 +55,7 @@ class StageRunner:
         self._budget = budget
         self._clock = clock
         self._ids = ids
+        self._working = working
 
     async def run(
         self,
@@ -93,7 +96,7 @@ class StageRunner:
         self, stage: StageInput, log: StageLog, partial: Partial, remaining_s: Callable[[], float | None]
     ) -> tuple[Conversation, StageLoop]:
         specs = offered_tools(stage) if self._tools is not None else ()
-        ledger = StageLedger(stage, log, items=self._registry, budget=self._budget)
+        ledger = StageLedger(stage, log, items=self._registry, budget=self._budget, working=self._working)
         notes = [
             limit_near(near.kind, near.value, near.cap) for near in near_already(stage, self._budget.subtree)
         ]
