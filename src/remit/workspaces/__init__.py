@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from remit.workspaces._checkout import Checkout
     from remit.workspaces._checkout_request import CheckoutRequest, Limits
     from remit.workspaces._command import CommandResult, CommandSpec, Stopped
+    from remit.workspaces._delivery import Deliveries, DeliveryOrder, Outcome, Recovered
     from remit.workspaces._failures import (
         KeeperLost,
         SandboxUnavailable,
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
         WorkspaceRefused,
     )
     from remit.workspaces._keeper import Keeper
+    from remit.workspaces._pinning import WorkspaceRoot, find_workspace_root
     from remit.workspaces._probe import Probe
     from remit.workspaces._receipts import Receipts
+    from remit.workspaces._service import NodeService
     from remit.workspaces._settings import DEFAULT_PROTECTED, CommandDefinition, Mount, WorkspaceSettings
     from remit.workspaces._shelf import Toolchain, Toolchains
     from remit.workspaces._tool_schemas import strict_parameters, tools_for
@@ -35,12 +38,17 @@ _HOMES = {
     "CommandResult": "_command",
     "CommandSpec": "_command",
     "DEFAULT_PROTECTED": "_settings",
+    "Deliveries": "_delivery",
+    "DeliveryOrder": "_delivery",
     "Keeper": "_keeper",
     "KeeperLost": "_failures",
     "Limits": "_checkout_request",
     "Mount": "_settings",
+    "NodeService": "_service",
+    "Outcome": "_delivery",
     "Probe": "_probe",
     "Receipts": "_receipts",
+    "Recovered": "_delivery",
     "SandboxUnavailable": "_failures",
     "Stopped": "_command",
     "ToolCall": "_tools",
@@ -50,9 +58,11 @@ _HOMES = {
     "Toolchains": "_shelf",
     "WorkspaceOperationError": "_failures",
     "WorkspaceRefused": "_failures",
+    "WorkspaceRoot": "_pinning",
     "WorkspaceSettings": "_settings",
     "call_fingerprint": "_tools",
     "find_toolchains": "_toolchains",
+    "find_workspace_root": "_pinning",
     "strict_parameters": "_tool_schemas",
     "tools_for": "_tool_schemas",
 }
@@ -64,12 +74,17 @@ __all__ = [
     "CommandDefinition",
     "CommandResult",
     "CommandSpec",
+    "Deliveries",
+    "DeliveryOrder",
     "Keeper",
     "KeeperLost",
     "Limits",
     "Mount",
+    "NodeService",
+    "Outcome",
     "Probe",
     "Receipts",
+    "Recovered",
     "SandboxUnavailable",
     "Stopped",
     "ToolCall",
@@ -79,9 +94,11 @@ __all__ = [
     "Toolchains",
     "WorkspaceOperationError",
     "WorkspaceRefused",
+    "WorkspaceRoot",
     "WorkspaceSettings",
     "call_fingerprint",
     "find_toolchains",
+    "find_workspace_root",
     "strict_parameters",
     "tools_for",
 ]

@@ -1,0 +1,155 @@
+"""What is known of a base: which checks there are and how they stand on it. Kept, since it costs time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from remit.contract import CheckState
+from remit.workspaces._checkout import Checkout
+from remit.workspaces._checks import CheckDefinition, configured_checks, find_checks, run_check
+from remit.workspaces._command import CommandSpec
+from remit.workspaces._prepared import BaseReader, PreparedWorkspace
+from remit.workspaces._settings import WorkspaceSettings
+from remit.workspaces._toolchains import Toolchains
+
+__all__ = ["BaseFacts", "facts_key", "find_facts", "read_facts", "write_facts"]
+
+_FACTS_VERSION = 1
+_PROBE_TIMEOUT_MS = 30_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseFacts:
+    """Kept where nothing is missing: what is missing may be there the next time."""
+
+    checks: tuple[tuple[CheckDefinition, CheckState], ...]
+    problems: tuple[str, ...]
+    """What can't be run, in words."""
+    cached: bool
+
+
+async def find_facts(checkout: Checkout, workspace: PreparedWorkspace, reader: BaseReader) -> BaseFacts:
+    """Find the checks and run them once.
+
+    Args:
+        checkout: A scratch checkout of the base.
+        workspace: What is being prepared.
+        reader: Reads the base.
+    """
+    settings = workspace.settings
+    problems = await _missing_commands(checkout, settings)
+    checks = configured_checks(settings, cwd=workspace.subdir)
+    if checks is None:
+
+        async def can_import(module: str, folder: str) -> str | None:
+            return await _can_import(checkout, module, folder)
+
+        checks = await find_checks(
+            list(workspace.listing),
+            subdir=workspace.subdir,
+            read_text=reader.read_text,
+            can_import=can_import,
+        )
+    done = [await _run_on_base(checkout, check, settings) for check in checks]
+    said = [f"the check {state.id} can't be run: {state.problem}" for _, state in done if state.problem]
+    return BaseFacts(checks=tuple(done), problems=(*problems, *said), cached=False)
+
+
+async def _missing_commands(checkout: Checkout, settings: WorkspaceSettings) -> tuple[str, ...]:
+    """Which named commands aren't there in the sandbox."""
+    programs = {command.executable: command.id for command in settings.commands}
+    if not programs:
+        return ()
+    script = 'for program; do command -v "$program" >/dev/null || printf "%s\\n" "$program"; done'
+    result = await checkout.run(_probe(("/bin/sh", "-c", script, "sh", *programs)))
+    missing = result.stdout.decode("utf-8", "replace").splitlines()
+    return tuple(
+        f"the command {programs[program]} can't be started: there is no {program} in the sandbox"
+        for program in missing
+        if program in programs
+    )
+
+
+async def _can_import(checkout: Checkout, module: str, folder: str) -> str | None:
+    result = await checkout.run(_probe(("python3", "-c", f"import {module}"), cwd=folder))
+    if result.status == "failed_to_start":
+        return f"python3 can't be started: {result.message or 'it is missing'}"
+    if result.exit_code == 0:
+        return None
+    return f"python3 has no module {module} in the sandbox; install it in the project's environment"
+
+
+def _probe(argv: tuple[str, ...], *, cwd: str = "") -> CommandSpec:
+    return CommandSpec(call_id=f"probe/{argv[0]}", argv=argv, cwd=cwd, timeout_ms=_PROBE_TIMEOUT_MS)
+
+
+async def _run_on_base(
+    checkout: Checkout, check: CheckDefinition, settings: WorkspaceSettings
+) -> tuple[CheckDefinition, CheckState]:
+    run = await run_check(
+        checkout,
+        check,
+        call_id=f"check/{check.id}",
+        timeout_ms=settings.max_command_timeout_ms,
+        settings=settings,
+    )
+    state = CheckState(
+        id=check.id,
+        command=check.command,
+        why=check.why,
+        base_exit=run.exit,
+        ms=None if run.exit is None else run.ms,
+        problem=run.problem,
+    )
+    return check, state
+
+
+def facts_key(workspace: PreparedWorkspace) -> str:
+    """What the facts of a base hang on: its content, the settings, and the environment that commands see."""
+    pin = workspace.pin
+    facts = {
+        "version": _FACTS_VERSION,
+        "base": [pin.id, pin.kind, pin.root, workspace.subdir],
+        "settings": workspace.settings.model_dump(mode="json"),
+        "sandbox": [workspace.isolation, workspace.sandbox],
+        "toolchains": [*workspace.toolchains.describe(), *_installed(workspace.toolchains)],
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def _installed(toolchains: Toolchains) -> list[str]:
+    """When something was last installed into an environment."""
+    return [
+        f"{packages} {packages.stat().st_mtime_ns}"
+        for item in toolchains.items
+        for packages in sorted(item.folder.glob("lib/python*/site-packages"))
+    ]
+
+
+def read_facts(path: Path) -> BaseFacts | None:
+    """The facts kept in a file; None: there are none, or they can't be read."""
+    try:
+        value = json.loads(path.read_text())
+        checks = tuple((_check(item["check"]), CheckState.model_validate(item["state"])) for item in value)
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    return BaseFacts(checks=checks, problems=(), cached=True)
+
+
+def _check(item: dict[str, Any]) -> CheckDefinition:
+    argv = tuple(item.pop("argv"))
+    return CheckDefinition(argv=argv, **item)
+
+
+def write_facts(path: Path, facts: BaseFacts) -> None:
+    """Keep facts in a file."""
+    value = [{"check": asdict(check), "state": state.to_json()} for check, state in facts.checks]
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    unfinished = path.with_suffix(f".{os.getpid()}")
+    unfinished.write_text(json.dumps(value))
+    unfinished.replace(path)

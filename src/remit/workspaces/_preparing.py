@@ -1,0 +1,227 @@
+"""Prepares a workspace for a run: base pinned, checks found and run on it, brief written.
+
+The checks are tried in a scratch checkout that isn't the run's; what they came to is kept by base, settings
+and environment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from remit.contract import Isolation, PrepareRequest
+from remit.errors import NodeError
+from remit.primitives import Ids
+from remit.workspaces._base import Listing
+from remit.workspaces._base_facts import BaseFacts, facts_key, find_facts, read_facts, write_facts
+from remit.workspaces._brief import Brief, BriefFacts, write_brief
+from remit.workspaces._checkout import Checkout
+from remit.workspaces._keeper import Keeper
+from remit.workspaces._pinning import Bases, find_workspace_root
+from remit.workspaces._prepared import BaseReader, PreparedWorkspace, checkout_request
+from remit.workspaces._probe import choose_sandbox
+from remit.workspaces._settings import WorkspaceSettings
+from remit.workspaces._toolchains import Toolchains, find_toolchains
+
+__all__ = ["Preparer"]
+
+
+class Preparer:
+    """Prepares workspaces of one node.
+
+    Args:
+        data: The node's data folder.
+        bases: Pins bases.
+        keeper: Gives the node's keeper, started when it is first needed.
+        ids: Names scratch checkouts.
+        environment: Of whoever works on this machine: PATH, HOME, VIRTUAL_ENV.
+        allow_unconfined: Whether `sandbox = "none"` was allowed.
+    """
+
+    def __init__(
+        self,
+        data: Path,
+        *,
+        bases: Bases,
+        keeper: Callable[[], Awaitable[Keeper]],
+        ids: Ids,
+        environment: Mapping[str, str],
+        allow_unconfined: bool,
+    ) -> None:
+        self._data = data
+        self._bases = bases
+        self._keeper = keeper
+        self._ids = ids
+        self._environment = environment
+        self._allow_unconfined = allow_unconfined
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    async def prepare(self, settings: WorkspaceSettings, request: PrepareRequest) -> PreparedWorkspace:
+        """Prepare a workspace.
+
+        Raises:
+            WorkspaceRefused: The folder can't be a workspace.
+            SandboxUnavailable: Commands can't be confined here.
+            NodeError: The base can't be pinned, or a scratch checkout can't be opened.
+
+        Cancellation: a scratch checkout is closed first.
+        """
+        async with asyncio.timeout(request.timeout_ms / 1000):
+            return await self._prepare(settings, request)
+
+    async def _prepare(self, settings: WorkspaceSettings, request: PrepareRequest) -> PreparedWorkspace:
+        found = await asyncio.to_thread(find_workspace_root, settings.root)
+        subdir = _join(found.subdir, request.subdir)
+        keeper = await self._keeper()
+        sandbox = choose_sandbox(settings.sandbox, keeper.probe, allow_unconfined=self._allow_unconfined)
+        isolation, notes = _choose_isolation(settings, request, keeper)
+        pin = await self._bases.pin(found.root, wanted=request.base, copied=isolation == "copy")
+        listing = await self._bases.list_base(pin)
+        _require_folder(found.root, listing, subdir)
+        toolchains = await asyncio.to_thread(self._find_toolchains, found.root, settings)
+        workspace = PreparedWorkspace(
+            settings=settings,
+            pin=pin,
+            listing=listing,
+            subdir=subdir,
+            isolation=isolation,
+            sandbox=sandbox,
+            toolchains=toolchains,
+            checks=(),
+            brief=Brief("", ()),
+            notes=(),
+            cached=False,
+        )
+        facts = await self._base_facts(workspace)
+        states = tuple(state for _, state in facts.checks)
+        brief = await write_brief(
+            pin,
+            listing,
+            BriefFacts(
+                subdir=subdir,
+                checks=states,
+                network=settings.network_allowed,
+                tools_on_path=tuple(f"{item.kind} {item.folder}" for item in toolchains.items),
+                isolation=isolation,
+                sandbox=sandbox,
+            ),
+            read=BaseReader(self._bases, pin, listing).read,
+        )
+        return replace(
+            workspace,
+            checks=facts.checks,
+            brief=brief,
+            notes=(*notes, *pin.notes, *facts.problems),
+            cached=facts.cached,
+        )
+
+    def _find_toolchains(self, root: Path, settings: WorkspaceSettings) -> Toolchains:
+        home = self._environment.get("HOME")
+        return find_toolchains(
+            root,
+            environ=self._environment,
+            home=Path(home) if home else None,
+            data=self._data,
+            wanted=settings.toolchains,
+            path=settings.path,
+            mounts=settings.mounts,
+            executables=[command.executable for command in settings.commands],
+        )
+
+    # ---- facts of a base
+
+    async def _base_facts(self, workspace: PreparedWorkspace) -> BaseFacts:
+        """Which checks there are and how they stand on the base; kept where all of them could be run."""
+        key = facts_key(workspace)
+        path = self._data / "facts" / f"{key}.json"
+        lock = self._locks.setdefault(key, asyncio.Lock())
+        try:
+            async with lock:
+                kept = read_facts(path)
+                if kept is not None:
+                    return kept
+                facts = await self._find_facts(workspace)
+                if not facts.problems:
+                    write_facts(path, facts)
+                return facts
+        finally:
+            if not lock.locked():
+                self._locks.pop(key, None)
+
+    async def _find_facts(self, workspace: PreparedWorkspace) -> BaseFacts:
+        settings = workspace.settings
+        if settings.checks == () and not settings.commands:
+            return BaseFacts(checks=(), problems=(), cached=False)
+        async with _Scratch(self, workspace) as checkout:
+            reader = BaseReader(self._bases, workspace.pin, workspace.listing)
+            return await find_facts(checkout, workspace, reader)
+
+    async def open_scratch(self, workspace: PreparedWorkspace) -> Checkout:
+        """A checkout of a base that is no run's."""
+        keeper = await self._keeper()
+        if workspace.isolation == "in_place":
+            workspace = replace(workspace, isolation="copy" if keeper.probe.overlay_problem else "overlay")
+        request = checkout_request(
+            workspace,
+            checkout_id=self._ids.new("scratch"),
+            generation=1,
+            data=self._data,
+            environment=self._environment,
+            allow_unconfined=self._allow_unconfined,
+        )
+        try:
+            return await keeper.open(request)
+        except BaseException:
+            shutil.rmtree(request.storage, ignore_errors=True)
+            raise
+
+
+class _Scratch:
+    """A scratch checkout for the length of a block."""
+
+    def __init__(self, preparer: Preparer, workspace: PreparedWorkspace) -> None:
+        self._preparer = preparer
+        self._workspace = workspace
+        self._checkout: Checkout | None = None
+
+    async def __aenter__(self) -> Checkout:
+        self._checkout = await self._preparer.open_scratch(self._workspace)
+        return self._checkout
+
+    async def __aexit__(self, *details: object) -> None:
+        if self._checkout is not None:
+            await self._checkout.close(keep=False)
+            shutil.rmtree(self._checkout.storage, ignore_errors=True)
+
+
+def _join(outer: str, inner: str) -> str:
+    """A working folder below another one.
+
+    Raises:
+        NodeError: It leads out.
+    """
+    parts = [part for part in f"{outer}/{inner}".split("/") if part not in ("", ".")]
+    if ".." in parts or inner.startswith("/"):
+        raise NodeError(f"the working folder {inner!r} must lie inside the workspace", reason="refused")
+    return "/".join(parts)
+
+
+def _require_folder(root: Path, listing: Listing, subdir: str) -> None:
+    prefix = f"{subdir}/"
+    if subdir and not any(path.startswith(prefix) for path in listing) and not (root / subdir).is_dir():
+        raise NodeError(f"there is no folder {subdir} in {root}", reason="refused")
+
+
+def _choose_isolation(
+    settings: WorkspaceSettings, request: PrepareRequest, keeper: Keeper
+) -> tuple[Isolation, tuple[str, ...]]:
+    wanted = request.isolation or settings.isolation
+    if wanted != "auto":
+        return wanted, ()
+    problem = keeper.probe.overlay_problem
+    if problem is None:
+        return "overlay", ()
+    return "copy", (f"the workspace is copied, since no overlay can be mounted here: {problem}",)

@@ -1,0 +1,529 @@
+"""The node's side of every request: it owns workspaces and runs tools, and answers only to its hosts."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Self, assert_never
+
+from remit.contract import (
+    PROTOCOL_VERSION,
+    ArtifactRequest,
+    ArtifactStored,
+    Cancelled,
+    CancelRequest,
+    CheckResult,
+    ChecksDone,
+    ChecksRequest,
+    CleanedUp,
+    CleanupRequest,
+    Delivered,
+    DeliverRequest,
+    NodeRequest,
+    NodeResponse,
+    Opened,
+    OpenRequest,
+    Prepared,
+    PrepareRequest,
+    Snapshot,
+    SnapshotRequest,
+    StoppedCall,
+    ToolRequest,
+    ToolResponse,
+)
+from remit.errors import InternalError, NodeError, RemitError
+from remit.primitives import Clock, Ids
+from remit.workspaces._checks import CheckDefinition, CheckRun, compare, describe_broken, run_check
+from remit.workspaces._collect import MAX_CHANGED
+from remit.workspaces._delivery import Deliveries, DeliveryOrder, Recovered
+from remit.workspaces._keeper import Keeper
+from remit.workspaces._pinning import Bases
+from remit.workspaces._prepared import PreparedWorkspace, checkout_request
+from remit.workspaces._preparing import Preparer
+from remit.workspaces._protection import ignores_case
+from remit.workspaces._receipts import Receipts
+from remit.workspaces._service_answers import (
+    already_ended,
+    delivered_answer,
+    failure,
+    interrupted_answer,
+    reason_of,
+    snapshot_answer,
+    tool_answer,
+)
+from remit.workspaces._service_runs import (
+    KEPT,
+    Activity,
+    Interrupted,
+    NodeRun,
+    load_root,
+    save_root,
+    sweep_checkouts,
+    to_the_end,
+)
+from remit.workspaces._settings import WorkspaceSettings
+from remit.workspaces._snapshot import RunFolder, take_snapshot
+from remit.workspaces._tool_commands import command_call_id
+from remit.workspaces._tool_schemas import tools_for
+from remit.workspaces._tools import ToolCall, ToolRunner
+from remit.workspaces.keeper._tree import Scan, TreeTooLarge, record_tree, scan_recorded, scan_upper
+
+__all__ = ["NodeService"]
+
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_MAX_RECORDED = 2_000_000
+_LEFTOVER_GRACE_MS = 2_000
+
+
+class NodeService:
+    """Everything that hosts may ask of this node. Start it with `await NodeService.start(...)`.
+
+    Requests may be handled at the same time; a slow one holds up no other. `opened_count` and
+    `cleaned_up_count` only grow, and are equal when no run holds a checkout.
+    """
+
+    def __init__(
+        self,
+        workspaces: Sequence[WorkspaceSettings],
+        *,
+        data: Path,
+        receipts: Receipts,
+        clock: Clock,
+        ids: Ids,
+        environment: Mapping[str, str],
+        allow_unconfined: bool,
+    ) -> None:
+        self._workspaces = {settings.ref: settings for settings in workspaces}
+        self._data = data
+        self._receipts = receipts
+        self._clock = clock
+        self._environment = environment
+        self._allow_unconfined = allow_unconfined
+        self._bases = Bases(data, environment=environment)
+        self._deliveries = Deliveries(data)
+        self._preparer = Preparer(
+            data,
+            bases=self._bases,
+            keeper=self.get_keeper,
+            ids=ids,
+            environment=environment,
+            allow_unconfined=allow_unconfined,
+        )
+        self._keeper: Keeper | None = None
+        self._keeper_lock = asyncio.Lock()
+        self._runs: dict[str, NodeRun] = {}
+        self.recovered: tuple[Recovered, ...] = ()
+        """Deliveries that a crash had left half done, and what came of them."""
+        self.opened_count = 0
+        self.cleaned_up_count = 0
+
+    @classmethod
+    async def start(
+        cls,
+        workspaces: Sequence[WorkspaceSettings],
+        *,
+        data: Path,
+        clock: Clock,
+        ids: Ids,
+        environment: Mapping[str, str] | None = None,
+        allow_unconfined: bool = False,
+    ) -> Self:
+        """Open the node's store and put right what an earlier process left half done.
+
+        Args:
+            workspaces: What this node serves.
+            data: Its data folder, real and absolute.
+            clock: Where time comes from.
+            ids: Where ids come from.
+            environment: Of whoever works on this machine; None: this process's.
+            allow_unconfined: Whether `sandbox = "none"` was allowed.
+
+        Raises:
+            StorageError: The receipts can't be opened.
+        """
+        await asyncio.to_thread(data.mkdir, parents=True, exist_ok=True, mode=0o700)
+        receipts = await Receipts.open(data / "receipts.sqlite", clock=clock, ids=ids)
+        service = cls(
+            workspaces,
+            data=data,
+            receipts=receipts,
+            clock=clock,
+            ids=ids,
+            environment=os.environ if environment is None else environment,
+            allow_unconfined=allow_unconfined,
+        )
+        try:
+            service.recovered = await asyncio.to_thread(service.deliveries.recover)
+            await asyncio.to_thread(sweep_checkouts, data / "checkouts", clock.now().timestamp())
+        except BaseException:
+            await receipts.aclose()
+            raise
+        return service
+
+    @property
+    def deliveries(self) -> Deliveries:
+        """What was applied to trees of this node; also the way to undo it. Its methods block."""
+        return self._deliveries
+
+    async def get_keeper(self) -> Keeper:
+        """The node's keeper, started when it is first needed."""
+        async with self._keeper_lock:
+            if self._keeper is None:
+                self._keeper = await Keeper.start(data=self._data)
+            return self._keeper
+
+    async def aclose(self) -> None:
+        """End everything that runs here, remove the checkouts, close the store. Safe to call twice."""
+        for run in list(self._runs.values()):
+            await self._stop_all(run, grace_ms=0)
+            await self._close(run, keep=False)
+        self._runs.clear()
+        if self._keeper is not None:
+            await self._keeper.aclose()
+            self._keeper = None
+        await self._receipts.aclose()
+
+    # ---- requests
+
+    async def handle(self, request: NodeRequest) -> NodeResponse:
+        """Answer one request; what can't be done is a `NodeFailure`.
+
+        Cancellation: what was begun is ended first; a delivery is finished.
+        """
+        try:
+            if request.version != PROTOCOL_VERSION:
+                raise NodeError(f"this node speaks version {PROTOCOL_VERSION}", reason="refused")
+            return await self._dispatch(request)
+        except Interrupted:
+            return failure(request, "unavailable", "it was cancelled")
+        except TimeoutError:
+            return failure(request, "unavailable", f"{request.kind} took too long")
+        except OSError as error:
+            reason = "storage_full" if error.errno in _FULL else "unavailable"
+            return failure(request, reason, f"{request.kind}: {error.strerror or error}")
+        except TreeTooLarge as error:
+            return failure(request, "too_large", str(error))
+        except RemitError as error:
+            return failure(request, reason_of(error), error.message)
+
+    async def _dispatch(self, request: NodeRequest) -> NodeResponse:
+        match request:
+            case PrepareRequest():
+                return await self._prepare(request)
+            case OpenRequest():
+                return await self._open(request)
+            case ArtifactRequest():
+                return await self._artifact(request)
+            case ToolRequest():
+                return await self._tool(request)
+            case CancelRequest():
+                return await self._cancel(request)
+            case ChecksRequest():
+                return await self._checks(request)
+            case SnapshotRequest():
+                return await self._snapshot(request)
+            case DeliverRequest():
+                return await self._deliver(request)
+            case CleanupRequest():
+                return await self._cleanup(request)
+            case _:
+                assert_never(request)
+
+    async def _enter(self, request: NodeRequest) -> NodeRun:
+        """The run that a request is about, once its generation is known to be the newest."""
+        run = self._runs.get(request.run_id)
+        if run is None or run.generation != request.generation:
+            await self._receipts.fence(request.run_id, request.generation)
+            run = self._runs.setdefault(request.run_id, NodeRun(request.run_id, request.generation))
+            run.generation = max(run.generation, request.generation)
+        return run
+
+    def _settings(self, ref: str) -> WorkspaceSettings:
+        settings = self._workspaces.get(ref)
+        if settings is None:
+            raise NodeError(f"this node has no workspace {ref!r}", reason="unavailable")
+        return settings
+
+    # ---- prepare, open, artifact
+
+    async def _prepare(self, request: PrepareRequest) -> Prepared:
+        settings = self._settings(request.workspace_ref)
+        run = await self._enter(request)
+        with run.active(Activity(label="prepare")) as activity:
+            prepared = await activity.run(self._preparer.prepare(settings, request))
+        run.prepared = prepared
+        folder = RunFolder.of(self._data, request.run_id).folder
+        await asyncio.to_thread(save_root, folder, prepared.pin, settings.ref)
+        return Prepared(
+            run_id=request.run_id,
+            generation=request.generation,
+            base=prepared.pin.id,
+            brief=prepared.brief.text,
+            brief_sha256=prepared.brief.sha256,
+            checks=tuple(state for _, state in prepared.checks),
+            tools=tools_for(settings),
+            isolation=prepared.isolation,
+            sandbox=prepared.sandbox,
+            notes=prepared.notes,
+            cached=prepared.cached,
+        )
+
+    async def _open(self, request: OpenRequest) -> Opened:
+        run = await self._enter(request)
+        async with run.opening:
+            if run.checkout is None:
+                if request.continues is not None:
+                    raise NodeError("a kept checkout can't be taken up again yet", reason="refused")
+                prepared = _prepared_of(run)
+                if prepared.pin.id != request.base:
+                    raise NodeError(f"the base {request.base} isn't the prepared one", reason="refused")
+                with run.active(Activity(label="open")) as activity:
+                    await activity.run(self._make_checkout(run, prepared))
+        checkout = run.checkout
+        if checkout is None:
+            raise InternalError("an opened checkout isn't there")
+        return Opened(
+            run_id=request.run_id,
+            generation=request.generation,
+            checkout_id=checkout.checkout_id,
+            root=checkout.root,
+            isolation=checkout.isolation,
+            sandbox=checkout.sandbox,
+            notes=checkout.notes,
+        )
+
+    async def _make_checkout(self, run: NodeRun, prepared: PreparedWorkspace) -> None:
+        keeper = await self.get_keeper()
+        wanted = checkout_request(
+            prepared,
+            checkout_id=run.run_id,
+            generation=run.generation,
+            data=self._data,
+            environment=self._environment,
+            allow_unconfined=self._allow_unconfined,
+        )
+        try:
+            checkout = await keeper.open(wanted)
+        except BaseException:
+            shutil.rmtree(wanted.storage, ignore_errors=True)
+            raise
+        run.checkout = checkout
+        self.opened_count += 1
+        if checkout.isolation != prepared.isolation:
+            run.prepared = replace(prepared, isolation=checkout.isolation)
+        if checkout.isolation != "overlay":
+            layer = str(_layer(run))
+            run.facts = await asyncio.to_thread(record_tree, layer, max_entries=_MAX_RECORDED)
+        run.tools = ToolRunner(
+            checkout,
+            prepared.settings,
+            self._receipts,
+            self._clock,
+            outputs=RunFolder.of(self._data, run.run_id).folder / "outputs",
+            working_folder=prepared.subdir,
+        )
+
+    async def _artifact(self, request: ArtifactRequest) -> ArtifactStored:
+        await self._enter(request)
+        stored = await self._receipts.store_artifact(request.run_id, request.name, request.text)
+        return ArtifactStored(
+            run_id=request.run_id, generation=request.generation, name=stored.name, sha256=stored.sha256
+        )
+
+    # ---- tools
+
+    async def _tool(self, request: ToolRequest) -> ToolResponse:
+        run = await self._enter(request)
+        if run.tools is None:
+            raise NodeError("this run has no checkout open on this node", reason="lost")
+        call = ToolCall(
+            run_id=request.run_id,
+            stage_id=request.stage_id,
+            tool_call_id=request.tool_call_id,
+            name=request.name,
+            arguments=request.arguments,
+            timeout_ms=request.timeout_ms,
+            remaining_ms=request.remaining_ms,
+            generation=request.generation,
+            max_shown_bytes=request.max_shown_bytes,
+        )
+        activity = Activity(
+            label=request.name,
+            stage_id=request.stage_id,
+            tool_call_id=request.tool_call_id,
+            command_id=command_call_id(request.stage_id, request.tool_call_id),
+        )
+        with run.active(activity):
+            try:
+                outcome = await activity.run(run.tools.run(call))
+            except Interrupted:
+                key = (request.run_id, request.stage_id, request.tool_call_id)
+                return interrupted_answer(request, await self._receipts.find_receipt(key))
+        return tool_answer(request, outcome)
+
+    async def _cancel(self, request: CancelRequest) -> Cancelled:
+        run = await self._enter(request)
+        if request.tool_call_id is None:
+            items = await self._stop_all(run, grace_ms=request.grace_ms)
+        else:
+            activity = run.find(request.stage_id, request.tool_call_id)
+            items = (
+                already_ended(request)
+                if activity is None
+                else await activity.stop(run.checkout, grace_ms=request.grace_ms, clock=self._clock),
+            )
+        complete = all(activity.ended for activity in run.activities) or request.tool_call_id is not None
+        return Cancelled(run_id=request.run_id, generation=request.generation, complete=complete, items=items)
+
+    async def _stop_all(self, run: NodeRun, *, grace_ms: int) -> tuple[StoppedCall, ...]:
+        """End whatever goes on for a run, all at once."""
+        activities = sorted(run.activities, key=lambda activity: (activity.stage_id, activity.tool_call_id))
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(activity.stop(run.checkout, grace_ms=grace_ms, clock=self._clock))
+                for activity in activities
+            ]
+        return tuple(task.result() for task in tasks)
+
+    # ---- checks, snapshot, deliver
+
+    async def _checks(self, request: ChecksRequest) -> ChecksDone:
+        run = await self._enter(request)
+        prepared = _prepared_of(run)
+        deadline = self._clock.monotonic() + request.remaining_ms / 1000
+        results: list[CheckResult] = []
+        broken: list[str] = []
+        for check, state in prepared.checks:
+            left_ms = int((deadline - self._clock.monotonic()) * 1000)
+            done = await self._run_check(run, check, left_ms)
+            verdict = compare(prepared.settings.gate, state.base_exit, done.exit)
+            if verdict == "worse":
+                broken.append(describe_broken(check, state.base_exit, done))
+            results.append(
+                CheckResult(
+                    id=check.id,
+                    base_exit=state.base_exit,
+                    exit=done.exit,
+                    ms=None if done.exit is None else done.ms,
+                    gate=verdict,
+                )
+            )
+        return ChecksDone(
+            run_id=request.run_id,
+            generation=request.generation,
+            checks=tuple(results),
+            broken=tuple(broken),
+        )
+
+    async def _run_check(self, run: NodeRun, check: CheckDefinition, left_ms: int) -> CheckRun:
+        if run.checkout is None:
+            raise NodeError("this run has no checkout open on this node", reason="lost")
+        settings = _prepared_of(run).settings
+        call_id = f"check/{check.id}"
+        activity = Activity(label=f"check {check.id}", tool_call_id=call_id, command_id=call_id)
+        timeout_ms = max(1, min(left_ms, settings.max_command_timeout_ms))
+        with run.active(activity):
+            work = run_check(run.checkout, check, call_id=call_id, timeout_ms=timeout_ms, settings=settings)
+            done = await activity.run(work)
+        if activity.interrupted:
+            raise Interrupted(activity.label)
+        return done
+
+    async def _snapshot(self, request: SnapshotRequest) -> Snapshot:
+        run = await self._enter(request)
+        prepared = _prepared_of(run)
+        if run.checkout is None:
+            raise NodeError("this run has no checkout open on this node", reason="lost")
+        leftovers: list[str] = []
+        if request.end_leftovers:
+            ended = await self._stop_all(run, grace_ms=_LEFTOVER_GRACE_MS)
+            stopped = await run.checkout.stop(None, grace_ms=_LEFTOVER_GRACE_MS)
+            leftovers = [item.label for item in (*ended, *stopped)]
+        layer = _layer(run)
+        scan = await asyncio.to_thread(_scan, run, layer)
+        bundle = await take_snapshot(
+            self._bases.git,
+            RunFolder.of(self._data, run.run_id),
+            pin=prepared.pin,
+            listing=prepared.listing,
+            scan=scan,
+            result=layer,
+        )
+        ignore_case = await asyncio.to_thread(ignores_case, Path(prepared.pin.root))
+        return snapshot_answer(
+            request, bundle, prepared.settings, ignore_case=ignore_case, leftovers=leftovers
+        )
+
+    async def _deliver(self, request: DeliverRequest) -> Delivered:
+        await self._enter(request)
+        settings = self._settings(request.workspace_ref)
+        folder = RunFolder.of(self._data, request.run_id).folder
+        root = await asyncio.to_thread(load_root, folder)
+        if root is None:
+            raise NodeError("this run never had a base on this node", reason="lost")
+        order = DeliveryOrder(
+            run_id=request.run_id,
+            root=root,
+            content_hash=request.content_hash,
+            patch_sha256=request.patch_sha256,
+            protected=settings.protected,
+            frozen=settings.freeze,
+            allow_protected=request.allow_protected,
+        )
+        outcome = await to_the_end(lambda: self._deliveries.deliver(order))
+        return delivered_answer(request, outcome)
+
+    # ---- the end
+
+    async def _cleanup(self, request: CleanupRequest) -> CleanedUp:
+        run = await self._enter(request)
+        await self._stop_all(run, grace_ms=0)
+        kept, problems = await self._close(run, keep=request.keep)
+        self._runs.pop(request.run_id, None)
+        return CleanedUp(
+            run_id=request.run_id,
+            generation=request.generation,
+            kept=kept is not None,
+            folder=None if kept is None else str(kept),
+            abandoned=problems,
+        )
+
+    async def _close(self, run: NodeRun, *, keep: bool) -> tuple[Path | None, tuple[str, ...]]:
+        """Remove a run's checkout, or keep its tree; returns where that is, and what couldn't be done."""
+        async with run.opening:
+            checkout, run.checkout, run.tools = run.checkout, None, None
+            if checkout is None:
+                return None, ()
+            problems = await checkout.close(keep=keep)
+            self.cleaned_up_count += 1
+        if keep:
+            (checkout.storage / KEPT).touch()
+            return checkout.storage, problems
+        await asyncio.to_thread(shutil.rmtree, checkout.storage, ignore_errors=True)
+        return None, problems
+
+
+def _prepared_of(run: NodeRun) -> PreparedWorkspace:
+    if run.prepared is None:
+        raise NodeError("this run wasn't prepared on this node", reason="lost")
+    return run.prepared
+
+
+def _layer(run: NodeRun) -> Path:
+    """Where the checkout's own files lie: an overlay's changes, a copy, or the tree itself."""
+    if run.checkout is None:
+        raise NodeError("this run has no checkout open on this node", reason="lost")
+    if run.checkout.isolation == "in_place":
+        return Path(_prepared_of(run).pin.root)
+    return run.checkout.storage / ("upper" if run.checkout.isolation == "overlay" else "tree")
+
+
+def _scan(run: NodeRun, layer: Path) -> Scan:
+    if run.checkout is not None and run.checkout.isolation == "overlay":
+        return scan_upper(str(layer), max_entries=MAX_CHANGED)
+    return scan_recorded(str(layer), run.facts, max_entries=MAX_CHANGED)

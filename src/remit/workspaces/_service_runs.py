@@ -1,0 +1,200 @@
+"""What a node knows of the runs it works for, and what is going on for them right now."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeVar
+
+from remit.contract import StoppedCall
+from remit.primitives import Clock
+from remit.workspaces._base import BasePin
+from remit.workspaces._checkout import Checkout
+from remit.workspaces._failures import KeeperLost
+from remit.workspaces._prepared import PreparedWorkspace
+from remit.workspaces._tools import ToolRunner
+from remit.workspaces.keeper._storage import Storage
+from remit.workspaces.keeper._tree import Facts
+
+__all__ = [
+    "KEPT",
+    "Activity",
+    "Interrupted",
+    "NodeRun",
+    "load_root",
+    "save_root",
+    "sweep_checkouts",
+    "to_the_end",
+]
+
+KEPT = "kept"
+"""A file of this name in a checkout's folder says that it is kept on purpose."""
+_ABANDONED_S = 600
+
+_Value = TypeVar("_Value")
+_ENDING_S = 0.05
+
+
+class Interrupted(Exception):
+    """The work was ended by a `cancel`; its processes are gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Done(Generic[_Value]):
+    value: _Value
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    error: Exception
+
+
+async def _settle(work: Coroutine[Any, Any, _Value]) -> _Done[_Value] | _Failed:
+    """Errors are values here: a task group would wrap them."""
+    try:
+        return _Done(await work)
+    except Exception as error:  # noqa: BLE001 - raised again by who waits
+        return _Failed(error)
+
+
+@dataclass(slots=True, eq=False)
+class Activity:
+    """One thing that goes on for a run, and that a cancel can end."""
+
+    label: str
+    stage_id: str = ""
+    tool_call_id: str = ""
+    command_id: str | None = None
+    """What the checkout knows its command by; None: it has none of its own."""
+    task: asyncio.Task[Any] | None = None
+    interrupted: bool = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing of it goes on."""
+        return self.task is None or self.task.done()
+
+    async def run(self, work: Coroutine[Any, Any, _Value]) -> _Value:
+        """Do the work so that `stop` can end it.
+
+        Raises:
+            Interrupted: It was ended by `stop`.
+
+        Cancellation: the work is cancelled too, and has ended.
+        """
+        async with asyncio.TaskGroup() as group:
+            self.task = group.create_task(_settle(work), name=self.label)
+        if self.task.cancelled():
+            raise Interrupted(self.label)
+        result = self.task.result()
+        if isinstance(result, _Failed):
+            raise result.error
+        return result.value
+
+    async def stop(self, checkout: Checkout | None, *, grace_ms: int, clock: Clock) -> StoppedCall:
+        """End it; answers when its processes are gone."""
+        began = clock.monotonic()
+        self.interrupted = True
+        how: Literal["closed", "already_ended", "term", "kill"] = "closed"
+        pids: tuple[int, ...] = ()
+        if checkout is not None and self.command_id is not None:
+            try:
+                for stopped in await checkout.stop(self.command_id, grace_ms=grace_ms):
+                    how, pids = (stopped.how, stopped.pids) if stopped.pids else (how, pids)
+            except KeeperLost:  # and with it everything that ran
+                how = "kill"
+        if self.task is not None:
+            if (
+                how == "closed"
+            ):  # no process of its own, or none any more: it may just be writing its end down
+                await asyncio.wait({self.task}, timeout=_ENDING_S if self.command_id else 0)
+                self.task.cancel()
+            await asyncio.wait({self.task})
+        return StoppedCall(
+            stage_id=self.stage_id,
+            tool_call_id=self.tool_call_id,
+            label=self.label,
+            how=how,
+            ms=int((clock.monotonic() - began) * 1000),
+            pids=pids,
+        )
+
+
+@dataclass(slots=True)
+class NodeRun:
+    """A run on this node."""
+
+    run_id: str
+    generation: int
+    prepared: PreparedWorkspace | None = None
+    checkout: Checkout | None = None
+    tools: ToolRunner | None = None
+    facts: Facts = field(default_factory=dict[str, tuple[int, int, int, int, int]])
+    """Of a copied tree, right after it was made."""
+    activities: set[Activity] = field(default_factory=set[Activity])
+    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @contextmanager
+    def active(self, activity: Activity) -> Generator[Activity]:
+        """Let a cancel find the activity for the length of a block."""
+        self.activities.add(activity)
+        try:
+            yield activity
+        finally:
+            self.activities.discard(activity)
+
+    def find(self, stage_id: str | None, tool_call_id: str) -> Activity | None:
+        """The tool call that goes on under this id."""
+        for activity in self.activities:
+            if activity.tool_call_id == tool_call_id and stage_id in (None, activity.stage_id):
+                return activity
+        return None
+
+
+def save_root(folder: Path, pin: BasePin, ref: str) -> None:
+    """Keep where a run's changes belong, for a delivery after this process."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    unfinished = folder / "workspace.unfinished"
+    unfinished.write_text(json.dumps({"ref": ref, "root": pin.root, "base": pin.id}))
+    unfinished.replace(folder / "workspace.json")
+
+
+def load_root(folder: Path) -> Path | None:
+    """Where a run's changes belong; None: it never had a base here."""
+    path = folder / "workspace.json"
+    return Path(json.loads(path.read_text())["root"]) if path.is_file() else None
+
+
+async def to_the_end(work: Callable[[], _Value]) -> _Value:
+    """Do blocking work in a thread, and wait for it whatever happens.
+
+    Cancellation: raised once the work has ended.
+    """
+    future = asyncio.get_running_loop().run_in_executor(None, work)
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait({future})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    return future.result()
+
+
+def sweep_checkouts(folder: Path, now: float) -> None:
+    """Remove checkouts that a dead process left; those that are open, kept or quite new stay."""
+    if not folder.is_dir():
+        return
+    for entry in folder.iterdir():
+        with suppress(OSError):
+            if (entry / KEPT).exists() or now - entry.stat().st_mtime < _ABANDONED_S:
+                continue
+            os.close(Storage(entry).lock())  # refused while a keeper holds it
+            shutil.rmtree(entry)
