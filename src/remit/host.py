@@ -119,7 +119,14 @@ class Host:
         cleanups = await stack.enter_async_context(CleanupScope())
         registry = WorkRegistry(clock=self.clock, cleanups=cleanups)
         node = await stack.enter_async_context(
-            EmbeddedNode(self.config, data=data, clock=self.clock, ids=self.ids)
+            EmbeddedNode(
+                self.config.workspaces,
+                data=data,
+                clock=self.clock,
+                ids=self.ids,
+                environment=self.config.environment,
+                allow_unconfined=self.config.allow_unconfined,
+            )
         )
         link = await stack.enter_async_context(InProcessLink(node))
         feed = Feed(store, self.clock)

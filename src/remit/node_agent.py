@@ -1,0 +1,83 @@
+"""The node: one of the two places where adapters are chosen. It owns workspaces and runs tools.
+
+The embedded node lives in the host's own process; its keeper and all commands are processes of their own,
+which die with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from remit.contract import NodeRequest, NodeResponse
+from remit.errors import MisuseError
+from remit.primitives import Clock, Ids
+from remit.workspaces import NodeService, WorkspaceSettings
+
+__all__ = ["EmbeddedNode"]
+
+
+class EmbeddedNode:
+    """The node inside a host's process.
+
+    Args:
+        workspaces: What it serves, by ref.
+        data: The data folder; the node keeps to a folder of its own in it.
+        clock: Where time comes from.
+        ids: Where ids come from.
+        environment: Of whoever works on this machine: where toolchains and allow-listed variables come from.
+        allow_unconfined: Whether sandbox level `none` was allowed by hand.
+    """
+
+    def __init__(
+        self,
+        workspaces: Mapping[str, WorkspaceSettings],
+        *,
+        data: Path,
+        clock: Clock,
+        ids: Ids,
+        environment: Mapping[str, str],
+        allow_unconfined: bool = False,
+    ) -> None:
+        self._workspaces = tuple(workspaces.values())
+        self._data = data / "node"
+        self._clock = clock
+        self._ids = ids
+        self._environment = environment
+        self._allow_unconfined = allow_unconfined
+        self._service: NodeService | None = None
+
+    async def __aenter__(self) -> Self:
+        self._service = await NodeService.start(
+            self._workspaces,
+            data=self._data.resolve(),
+            clock=self._clock,
+            ids=self._ids,
+            environment=self._environment,
+            allow_unconfined=self._allow_unconfined,
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        service, self._service = self._service, None
+        if service is not None:
+            await service.aclose()
+
+    @property
+    def service(self) -> NodeService:
+        """What answers the requests.
+
+        Raises:
+            MisuseError: The node isn't open.
+        """
+        if self._service is None:
+            raise MisuseError("the node isn't open: use `async with EmbeddedNode(...)`")
+        return self._service
+
+    async def handle(self, request: NodeRequest) -> NodeResponse:
+        """Answer one request of the host."""
+        return await self.service.handle(request)
