@@ -51,8 +51,8 @@ class NaiveRegistry:
     def register(self, key: Key, parent: Key | None, token: CancelToken | None = None) -> bool:
         old = self.items.get(key)
         self.owners += 1
-        inherited = parent is not None and parent != key and parent in self.items
-        born = (old is not None and old.cancelled) or (inherited and self.items[parent].cancelled)
+        above = self.items.get(parent) if parent is not None and parent != key else None
+        born = (old is not None and old.cancelled) or (above is not None and above.cancelled)
         self.items[key] = Plain(parent, cancelled=born, owner=self.owners, token=token)
         if born:
             newly = {below for below in self.below(key) if not self.items[below].cancelled}

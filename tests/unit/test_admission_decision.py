@@ -11,8 +11,6 @@ import pytest
 
 from remit.admission import (
     ALL_OVERRIDES,
-    Admission,
-    AdmissionSettings,
     Admitted,
     Binding,
     Caller,
@@ -26,18 +24,14 @@ from remit.admission import (
 )
 from remit.contract import DeliveryMode, LimitRequest, Limits, RunStatus, RunView
 from remit.errors import (
-    Draining,
     InvalidRequest,
     NotFound,
     PreconditionFailed,
     PriceUnknown,
-    QueueFull,
     RequestError,
     SessionBusy,
 )
-from remit.primitives import SystemIds
 from remit.requests import parse_request
-from work_kit import StillClock
 
 NOW = datetime(2026, 11, 30, tzinfo=UTC)
 
@@ -375,50 +369,3 @@ def test_continuing_run_joins_the_session_of_the_one_it_continues() -> None:
     running = SessionFacts(continued=_ended(status=RunStatus.WORKING))
     assert isinstance(_rejected({"continues": "run_old"}, facts=running), PreconditionFailed)
     assert isinstance(_rejected({"continues": "run_old", "session_id": "other"}, facts=facts), InvalidRequest)
-
-
-# ---- the host
-
-
-def _admission(**settings: Any) -> Admission:
-    return Admission(
-        AdmissionSettings(default_binding="reviewed", **settings),
-        BINDINGS,
-        catalog=Models(),
-        clock=StillClock(),
-        ids=SystemIds(),
-    )
-
-
-def test_full_host_says_later() -> None:
-    """A place is looked for after everything else: a wrong request is told so even when the host is full."""
-    admission = _admission(max_running=1, max_queued=1)
-    parsed = parse_request({"prompt": "x"})
-    for _ in range(2):
-        decision = admission.decide(parsed)
-        assert isinstance(decision, Admitted)
-        admission.permits.ask(decision.run.id)
-    full = admission.decide(parsed)
-    assert isinstance(full, Deferred)
-    assert isinstance(full.error, QueueFull)
-    assert full.error.fields["retry_after_ms"] > 0
-    assert isinstance(admission.decide(parse_request({"prompt": "x", "binding": "nothing"})), Rejected)
-
-
-def test_draining_host_takes_no_more_work() -> None:
-    """R62: 503 and come back later."""
-    admission = _admission()
-    assert not admission.draining
-    admission.drain()
-    decision = admission.decide(parse_request({"prompt": "x"}))
-    assert isinstance(decision, Deferred)
-    assert isinstance(decision.error, Draining)
-    assert decision.error.status == 503
-
-
-def test_each_run_gets_an_id_of_its_own() -> None:
-    """From the ids that were passed in."""
-    admission = _admission()
-    decisions = [admission.decide(parse_request({"prompt": "x"})) for _ in range(3)]
-    assert len({decision.run.id for decision in decisions if isinstance(decision, Admitted)}) == 3
-    assert set(admission.bindings) == set(BINDINGS)

@@ -84,7 +84,7 @@ class PriceBook:
         self._settings = {name: setting.price() for name, setting in (settings or {}).items()}
 
     def load(self) -> None:
-        """Read the published book (about half a second, once a process); for a thread, ahead of need."""
+        """Read the published book (a quarter of a second, once a process); for a thread, ahead of need."""
         _published_version()
 
     def find(
@@ -118,7 +118,7 @@ class PriceBook:
 
 
 def _published_version() -> str:
-    # Half a second and 40 MB: only who asks for a price pays for it.
+    # A quarter of a second and 12 MB: only who asks for a price pays for it.
     from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415
 
     get_snapshot()
