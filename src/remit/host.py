@@ -41,6 +41,7 @@ from remit.runs import (
     RunTimes,
     StoredRun,
     Submission,
+    refuse_later,
     sweep_dead_runs,
 )
 from remit.storage import Epochs, SqliteStore
@@ -181,7 +182,9 @@ class Host:
             StorageError: It couldn't be stored.
         """
         parts = self._open_parts
-        decision = parts.admission.decide(parse_request(request), door_delivery=self._door_delivery)
+        parsed = parse_request(request)
+        refuse_later(parsed.request)
+        decision = parts.admission.decide(parsed, door_delivery=self._door_delivery)
         if not isinstance(decision, Admitted):
             raise decision.error
         self._pools_of(decision.binding)  # a provider without its key is refused here, not later

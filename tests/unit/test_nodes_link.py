@@ -94,7 +94,7 @@ async def test_a_blocked_tool_does_not_delay_another_call() -> None:
 
 
 async def test_a_late_answer_is_dropped_and_counted() -> None:
-    """S52, S81: a caller that has gone frees its own waiter only, and the answer that comes later harms nobody."""
+    """S52, S81: a caller that has gone frees its own waiter only; the late answer harms nobody."""
     node = Node()
     async with InProcessLink(node) as link, asyncio.TaskGroup() as group:
         gone = group.create_task(link.tool(tool("run_a")))

@@ -23,7 +23,7 @@ CASES = [
 
 @pytest.mark.parametrize(("error", "class_", "code"), CASES)
 def test_each_error_has_its_terminal(error: BaseException, class_: str, code: str) -> None:
-    """S61, S62: the class comes from the error's type; a raw cancellation below a live parent is the provider's."""
+    """S61, S62: the class comes from the type; a raw cancellation below a live parent is the provider's."""
     terminal = classify_error(error, stage_id="work-1")
     assert (terminal.kind, terminal.class_, terminal.code) == ("failed", class_, code)
     assert terminal.stage == "work-1"

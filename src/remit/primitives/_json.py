@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from remit.primitives._text import escape_separators
 
-JsonValue: TypeAlias = "None | bool | int | float | str | list[JsonValue] | dict[str, JsonValue]"
+JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 
 _MAX_DIGITS = 4300
 # Made once: `json.dumps` would make one for every call.

@@ -16,6 +16,7 @@ from remit.runs._ports import (
 from remit.runs._projection import VIEW_TYPES, fold_event, fold_payload
 from remit.runs._states import TRANSITIONS, Trigger, next_status
 from remit.runs._supervisor import Supervisor
+from remit.runs._supported import refuse_later
 from remit.runs._sweep import sweep_dead_runs
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "fold_payload",
     "next_status",
     "queue_terminal",
+    "refuse_later",
     "stage_clock",
     "sweep_dead_runs",
     "wall_clock_terminal",

@@ -1,0 +1,45 @@
+"""Settings that the contract has and this version can't do yet: refused, never ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from remit.admission import Binding
+from remit.errors import ConfigError
+from remit.workspaces import WorkspaceSettings
+
+
+def refuse_later_workspace(workspace: WorkspaceSettings, where: str) -> None:
+    """Refuse a workspace that asks for what isn't there yet.
+
+    Raises:
+        ConfigError: The message names the key.
+    """
+    for key in _later_keys(workspace):
+        raise ConfigError(f"{where}.{key}: this version can't do that yet; remove the setting", param=key)
+
+
+def _later_keys(workspace: WorkspaceSettings) -> Iterator[str]:
+    if workspace.setup:
+        yield "setup"
+    if workspace.mcp:
+        yield "mcp"
+    if workspace.isolation == "in_place":
+        yield "isolation"
+    if workspace.sandbox == "landlock":
+        yield "sandbox"
+
+
+def refuse_later_binding(binding: Binding) -> None:
+    """Refuse a binding that asks for what isn't there yet.
+
+    Raises:
+        ConfigError: The message names the key.
+    """
+    where = f"bindings.{binding.name}"
+    if binding.delegate:
+        raise ConfigError(f"{where}.delegate: this version can't do that yet; remove the setting")
+    if binding.profile == "answer":
+        raise ConfigError(f'{where}.profile: "answer" comes with a later version')
+    if binding.delivery == "branch":
+        raise ConfigError(f'{where}.delivery: "branch" comes with a later version; use "apply" or "patch"')

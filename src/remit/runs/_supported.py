@@ -1,0 +1,40 @@
+"""What a request may ask for and this version can't do yet: refused, never ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from remit.contract import ImagePart, RunRequest
+from remit.errors import InvalidRequest
+
+
+def refuse_later(request: RunRequest) -> None:
+    """Refuse a request for something that isn't there yet.
+
+    Raises:
+        InvalidRequest: `param` names the field.
+    """
+    for param in _later_fields(request):
+        raise InvalidRequest(f"`{param}` asks for what this version can't do yet; leave it out", param=param)
+
+
+def _later_fields(request: RunRequest) -> Iterator[str]:
+    if any(isinstance(part, ImagePart) for part in request.content or ()):
+        yield "content"
+    if request.continues is not None:
+        yield "continues"
+    if request.session_id is not None and request.session_id != request.id:
+        yield "session_id"
+    if request.on_busy is not None:
+        yield "on_busy"
+    if request.webhook is not None:
+        yield "webhook"
+    if request.in_place:
+        yield "in_place"
+    if request.profile == "answer":
+        yield "profile"
+    delivery = request.delivery
+    if delivery is not None and (delivery.mode == "branch" or delivery.branch is not None):
+        yield "delivery"
+    if delivery is not None and delivery.approval is not None:
+        yield "delivery.approval"
