@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     )
     from remit.workspaces._keeper import Keeper
     from remit.workspaces._pinning import WorkspaceRoot, find_workspace_root
-    from remit.workspaces._probe import Probe
+    from remit.workspaces._probe import Probe, choose_sandbox, sandbox_fix
     from remit.workspaces._receipts import Receipts
+    from remit.workspaces._sandbox import check_root
     from remit.workspaces._service import NodeService
     from remit.workspaces._settings import DEFAULT_PROTECTED, CommandDefinition, Mount, WorkspaceSettings
     from remit.workspaces._shelf import Toolchain, Toolchains
@@ -61,8 +62,11 @@ _HOMES = {
     "WorkspaceRoot": "_pinning",
     "WorkspaceSettings": "_settings",
     "call_fingerprint": "_tools",
+    "check_root": "_sandbox",
+    "choose_sandbox": "_probe",
     "find_toolchains": "_toolchains",
     "find_workspace_root": "_pinning",
+    "sandbox_fix": "_probe",
     "strict_parameters": "_tool_schemas",
     "tools_for": "_tool_schemas",
 }
@@ -97,8 +101,11 @@ __all__ = [
     "WorkspaceRoot",
     "WorkspaceSettings",
     "call_fingerprint",
+    "check_root",
+    "choose_sandbox",
     "find_toolchains",
     "find_workspace_root",
+    "sandbox_fix",
     "strict_parameters",
     "tools_for",
 ]
