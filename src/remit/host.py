@@ -20,17 +20,27 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from remit.admission import STAGES_OF, Admission, AdmissionSettings, Admitted, Binding, effective_binding
+from remit.admission import (
+    STAGES_OF,
+    Admission,
+    AdmissionSettings,
+    Admitted,
+    Binding,
+    Deferred,
+    PermitRefused,
+    effective_binding,
+    queue_full,
+)
 from remit.config import Config, make_data_folder
 from remit.contract import CancelReceipt, DeliveryMode, RunRequest, RunView, StageKind
 from remit.engine import EmbeddedEngine
 from remit.errors import MisuseError, NotFound, RunCancelled, RunFailed, RunIndeterminate
 from remit.events import Event
-from remit.models import ModelPool, build_pool
+from remit.models import ModelPool, Providers, build_pool
 from remit.node_agent import EmbeddedNode
 from remit.nodes import InProcessLink
-from remit.primitives import Clock, Ids, SystemClock, SystemIds
-from remit.requests import parse_request
+from remit.primitives import Clock, Ids, Redactor, SystemClock, SystemIds
+from remit.requests import fingerprint, parse_request
 from remit.runs import (
     CancelAsked,
     CancelBy,
@@ -45,8 +55,8 @@ from remit.runs import (
     sweep_dead_runs,
 )
 from remit.storage import Epochs, SqliteStore
-from remit.usage import PriceBook
-from remit.work import CleanupScope, WorkRegistry
+from remit.usage import FREE_KINDS, PriceBook
+from remit.work import CleanupFailure, CleanupScope, WorkRegistry
 
 __all__ = ["CancelOutcome", "Host", "Run"]
 
@@ -93,7 +103,9 @@ class Host:
         self._door_delivery: DeliveryMode = door_delivery
         self._stack = AsyncExitStack()
         self._pools: dict[str, ModelPool] = {}
+        self._providers = Providers(clock=self.clock, ids=self.ids)
         self._prices = PriceBook(config.prices)
+        self._redactor = Redactor()
         self._parts: _Parts | None = None
         self.swept: tuple[RunView, ...] = ()
         """Runs of dead hosts that were ended when this one opened."""
@@ -115,10 +127,16 @@ class Host:
 
     async def _open(self, stack: AsyncExitStack) -> None:
         data = make_data_folder(self.config.data)
+        stack.push_async_callback(self._close_providers)
         store = await stack.enter_async_context(SqliteStore.open(data, clock=self.clock))
         epoch = stack.enter_context(Epochs(data, clock=self.clock, ids=self.ids).start())
         cleanups = await stack.enter_async_context(CleanupScope())
-        registry = WorkRegistry(clock=self.clock, cleanups=cleanups)
+        registry = WorkRegistry(
+            clock=self.clock,
+            cleanups=cleanups,
+            on_cleanup_failed=self._note_cleanup_failure,
+            mask=self._redactor.mask,
+        )
         node = await stack.enter_async_context(
             EmbeddedNode(
                 self.config.workspaces,
@@ -157,6 +175,10 @@ class Host:
         )
         self.swept = await sweep_dead_runs(store, epoch.id, self.clock)
 
+    async def _close_providers(self) -> None:
+        self._pools.clear()
+        await self._providers.aclose()
+
     async def drain(self) -> None:
         """Take no more work, and end what runs (`cancelled`, code `drain`); returns when all has ended."""
         parts = self._open_parts
@@ -184,25 +206,58 @@ class Host:
         parts = self._open_parts
         parsed = parse_request(request)
         refuse_later(parsed.request)
+        if self._asks_for_prices(parsed.request):
+            await asyncio.to_thread(self._prices.load)
         decision = parts.admission.decide(parsed, door_delivery=self._door_delivery)
+        if isinstance(decision, Deferred) and await self._is_repeated(parsed.request):
+            return Run(self, parsed.request.id or "")
         if not isinstance(decision, Admitted):
             raise decision.error
         self._pools_of(decision.binding)  # a provider without its key is refused here, not later
-        submitted = await parts.store.submit(
-            Submission(
-                run=decision.run,
-                request=decision.request,
-                fingerprint=decision.fingerprint,
-                epoch=parts.epoch,
-                idempotency_key=idempotency_key,
-                text_replaced=decision.text_replaced,
+        return await self._submit(decision, idempotency_key)
+
+    async def _is_repeated(self, request: RunRequest) -> bool:
+        """Whether the request's own id names a run that was admitted for the same request before."""
+        if request.id is None:
+            return False
+        stored = await self._open_parts.store.find_run(request.id)
+        return stored is not None and stored.fingerprint == fingerprint(request)
+
+    async def _submit(self, admitted: Admitted, idempotency_key: str | None) -> Run:
+        """Take a place, then store the run: what is stored always has a place."""
+        parts = self._open_parts
+        permits, run_id = parts.admission.permits, admitted.run.id
+        held = permits.holds(run_id)
+        answer = permits.ask(run_id)
+        if isinstance(answer, PermitRefused):
+            raise queue_full(answer)
+        created = False
+        try:
+            submitted = await parts.store.submit(
+                Submission(
+                    run=admitted.run,
+                    request=admitted.request,
+                    fingerprint=admitted.fingerprint,
+                    epoch=parts.epoch,
+                    idempotency_key=idempotency_key,
+                    text_replaced=admitted.text_replaced,
+                )
             )
-        )
-        run_id = submitted.run.view.id
-        if submitted.created:
-            parts.admission.permits.ask(run_id)
+            created = submitted.created
+        finally:
+            if not created and not held:
+                permits.release(run_id)
+        if created:
             parts.engine.start(run_id)
-        return Run(self, run_id)
+        return Run(self, submitted.run.view.id)
+
+    def _asks_for_prices(self, request: RunRequest) -> bool:
+        """Whether the price book may be asked: half a second of reading that isn't for the loop's thread."""
+        named = [request.model, *(stage.model for stage in request.stages.values())]
+        models = [model for model in named if model is not None]
+        models += [member.model for pool in self.config.pools.values() for member in pool.members]
+        tables = (self.config.find_provider(model.partition(":")[0]) for model in models)
+        return any(table is not None and table.kind not in FREE_KINDS for table in tables)
 
     async def find_run(self, run_id: str) -> RunView | None:
         """A run as it stands now; None when there is none of that id."""
@@ -247,6 +302,11 @@ class Host:
     def _control(self, run_id: str) -> RunControl | None:
         return self._open_parts.engine.find_control(run_id)
 
+    def _note_cleanup_failure(self, failure: CleanupFailure) -> None:
+        control = self._control(failure.work_id.partition(".")[0])
+        if control is not None:
+            control.cleanup_failures.append(failure)
+
     def _ask(self, control: RunControl, by: CancelBy, reason: str | None) -> bool:
         asked = CancelAsked(by=by, reason=reason, at=self.clock.now(), at_monotonic=self.clock.monotonic())
         return control.ask(asked)
@@ -282,8 +342,16 @@ class Host:
                     member.provider_name: self.config.get_provider(member.provider_name)
                     for member in settings.members
                 }
+                for provider in providers.values():
+                    if provider.api_key is not None:
+                        self._redactor.add(provider.api_key)
                 self._pools[settings.name] = build_pool(
-                    settings, providers, clock=self.clock, ids=self.ids, prices=self._prices
+                    settings,
+                    providers,
+                    clock=self.clock,
+                    ids=self.ids,
+                    prices=self._prices,
+                    shared=self._providers,
                 )
             pools[kind] = self._pools[settings.name]
         return pools

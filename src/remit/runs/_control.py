@@ -10,6 +10,7 @@ from typing import Literal
 
 from remit.contract import RunView
 from remit.errors import InternalError, RemitError
+from remit.work import CleanupFailure
 
 CancelBy = Literal["caller", "operator", "client_disconnected", "deadline", "drain"]
 
@@ -43,6 +44,8 @@ class RunControl:
         """Set while the run waits for an acknowledgement."""
         self.messages: list[str] = []
         """Texts of the caller that are to be read before the next round."""
+        self.cleanup_failures: list[CleanupFailure] = []
+        """Handles that raised after a cancel, to be put on record with the run's end."""
         self._stop: Callable[[CancelAsked], None] | None = None
         self._was_asked = asyncio.Event()
 

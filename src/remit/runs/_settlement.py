@@ -20,6 +20,7 @@ from remit.contract import (
     Terminal,
     UsageCause,
     UsageUpdated,
+    WorkCleanupFailed,
 )
 from remit.errors import NodeError, StorageError
 from remit.events import Artifact, NewEvent, terminal_type
@@ -31,8 +32,16 @@ from remit.runs._states import Trigger, next_status
 from remit.runs._tools import RunTools
 from remit.runs._work import RunWork
 from remit.usage import Bill, LedgerRow, strict_causes, summarise
+from remit.work import CleanupFailure
 
 _log = logging.getLogger(__name__)
+
+
+def _cleanup_failed(failure: CleanupFailure) -> NewEvent:
+    payload = WorkCleanupFailed(kind=failure.kind.value, label=failure.work_id, message=failure.message)
+    return NewEvent(type="work.cleanup_failed", payload=payload, work_id=failure.work_id)
+
+
 _TRIGGERS = {
     "completed": Trigger.COMPLETE,
     "failed": Trigger.FAIL,
@@ -101,7 +110,7 @@ class Settlement:
             limit=end.limit,
             output=decision.output,
         )
-        events: list[NewEvent] = []
+        events = [_cleanup_failed(failure) for failure in self._context.control.cleanup_failures]
         if stage_id is not None and end.class_ is not None and end.code is not None:
             failed = StageFailed(stage_id=stage_id, class_=end.class_, code=end.code)
             events.append(NewEvent(type="stage.failed", payload=failed, work_id=self._work.id_of(stage_id)))
