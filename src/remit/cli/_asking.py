@@ -1,0 +1,101 @@
+"""From what was typed to the request that a host admits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import click
+
+from remit.cli._place import Place
+from remit.cli._run import RunOptions
+from remit.config import Config, default_bindings
+from remit.contract import RunRequest
+from remit.requests import parse_duration_ms
+
+
+def build_request(options: RunOptions, prompt: str, place: Place) -> RunRequest:
+    """The request.
+
+    Raises:
+        click.UsageError: Options that don't go together.
+        InvalidRequest: An option's value is wrong.
+    """
+    body: dict[str, Any] = {
+        "prompt": prompt,
+        "binding": options.binding,
+        "model": options.model,
+        "profile": options.profile,
+        "preserve": options.preserve,
+        "unreviewed": options.unreviewed,
+        "allow_protected": options.allow_protected,
+        "workspace": _workspace(options, place),
+        "delivery": _delivery(options),
+        "stages": _stages(options),
+        "limits": _limits(options),
+    }
+    return RunRequest.model_validate(
+        {key: value for key, value in body.items() if value not in (None, {}, False)}
+    )
+
+
+def _workspace(options: RunOptions, place: Place) -> dict[str, str] | None:
+    if options.profile == "answer":
+        return None
+    asked: dict[str, str] = {"ref": place.workspace.ref}
+    if options.base is not None:
+        asked["base"] = options.base
+    if place.subdir is not None:
+        asked["subdir"] = place.subdir
+    return asked
+
+
+def _delivery(options: RunOptions) -> str | None:
+    if options.apply and options.patch_only:
+        raise click.UsageError("--apply and --patch-only exclude each other")
+    if options.patch_only:
+        return "patch"
+    return "apply" if options.apply else None
+
+
+def _stages(options: RunOptions) -> dict[str, Any]:
+    named = {"plan": options.plan_model, "work": options.work_model, "review": options.review_model}
+    return {stage: {"model": model} for stage, model in named.items() if model is not None}
+
+
+def _limits(options: RunOptions) -> dict[str, Any]:
+    limits: dict[str, Any] = {}
+    if options.max_cost is not None:
+        limits["max_cost_usd"] = _money(options.max_cost)
+    if options.timeout is not None:
+        limits["wall_clock_ms"] = parse_duration_ms(options.timeout)
+    return limits
+
+
+def _money(text: str) -> Decimal:
+    try:
+        amount = Decimal(text.strip().removeprefix("$"))
+    except InvalidOperation:
+        amount = Decimal("NaN")
+    if not amount.is_finite() or amount <= 0:
+        raise click.UsageError(f"--max-cost {text}: give an amount of US dollars above 0, such as 2.50")
+    return amount
+
+
+def with_wider_cap(config: Config, request: RunRequest) -> Config:
+    """The settings with the default cap out of the way of a cap that was typed.
+
+    The 5 USD of a run without config hold when nobody says anything. A cap of the user's own files stays:
+    of two statements the narrower one holds.
+    """
+    if request.limits.max_cost_usd is None:
+        return config
+    defaults = default_bindings()
+    ours = {
+        name: binding.model_copy(update={"limits": request.limits})
+        if name in defaults and binding.limits == defaults[name].limits
+        else binding
+        for name, binding in config.bindings.items()
+    }
+    return replace(config, bindings=ours)

@@ -1,0 +1,74 @@
+"""From an error to one sentence that says what to do, and an exit code."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+
+import click
+
+from remit.cli._words import EXIT_USAGE, one_line, say
+from remit.errors import RemitError
+
+
+def explain(error: Exception) -> None:
+    """Say what went wrong, in one sentence."""
+    say(one_line(sentence_of(error), width=2_000))
+
+
+def sentence_of(error: Exception) -> str:
+    """The sentence for an error."""
+    if isinstance(error, BaseExceptionGroup):
+        return sentence_of(first_of(error))
+    if isinstance(error, click.UsageError):
+        return _usage_sentence(error)
+    if isinstance(error, click.ClickException):
+        return error.format_message()
+    if isinstance(error, RemitError):
+        return error.message
+    if isinstance(error, OSError):
+        return _system_sentence(error)
+    what = f"{type(error).__name__}: {error}"
+    return f"something unexpected happened ({what}); REMIT_DEBUG=1 shows where, and please report it"
+
+
+def exit_code_of(error: Exception) -> int:
+    """2 for what the caller must change, 75 for "try later", else 1."""
+    if isinstance(error, BaseExceptionGroup):
+        return exit_code_of(first_of(error))
+    if isinstance(error, click.ClickException):
+        return EXIT_USAGE
+    return error.exit_code if isinstance(error, RemitError) else 1
+
+
+def first_of(error: BaseExceptionGroup[Exception]) -> Exception:
+    """The error that says most: one of ours, if there is one."""
+    leaves = [
+        first_of(inner) if isinstance(inner, BaseExceptionGroup) else inner for inner in error.exceptions
+    ]
+    return next((leaf for leaf in leaves if isinstance(leaf, RemitError)), leaves[0])
+
+
+def quiet_stdout() -> None:
+    """Point stdout at nothing, so that Python doesn't complain about it at its own end."""
+    try:
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, sys.stdout.fileno())
+        os.close(nothing)
+    except (OSError, ValueError, AttributeError):
+        return
+
+
+def _usage_sentence(error: click.UsageError) -> str:
+    message = error.format_message().rstrip(".")
+    where = error.ctx.command_path if error.ctx is not None else "remit"
+    message = message[:1].lower() + message[1:]
+    return f"{message}; `{where} --help` shows what there is"
+
+
+def _system_sentence(error: OSError) -> str:
+    name = f"{error.filename}: " if error.filename else ""
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return f"{name}the disk is full; make room and try again"
+    return f"{name}{error.strerror or error}"

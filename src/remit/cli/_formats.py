@@ -1,0 +1,114 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+
+from remit.cli._words import one_line
+from remit.contract import CheckResult, RunView, Terminal
+
+
+def duration(ms: float) -> str:
+    """`12 ms`, `1.2 s`, `3 min 05 s`, `2 h 07 min`."""
+    if ms < 1_000:
+        return f"{max(0, round(ms))} ms"
+    seconds = ms / 1_000
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, left = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {left:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min"
+
+
+def between_ms(start: datetime, end: datetime) -> float:
+    """Milliseconds from one moment to another, never less than none."""
+    return max(0.0, (end - start).total_seconds() * 1_000)
+
+
+def tokens(count: int | None) -> str:
+    """`812`, `4,120`, `1.25 M`; a number that isn't known is `?`."""
+    if count is None:
+        return "?"
+    return f"{count:,}" if count < 1_000_000 else f"{count / 1_000_000:.2f} M"
+
+
+def money(usd: Decimal | float | None) -> str:
+    """`$0.0123`, `$5.00`; an amount that isn't known is `unknown`."""
+    if usd is None:
+        return "unknown"
+    amount = Decimal(str(usd))
+    if amount == 0 or amount >= 1:
+        return f"${amount:,.2f}"
+    return f"${amount:.4f}"
+
+
+def count(number: int, word: str) -> str:
+    """`1 file`, `2 files`."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def exit_words(code: int | None) -> str:
+    """An exit code, or that there is none."""
+    return "not run" if code is None else f"exit {code}"
+
+
+def check_words(check: CheckResult) -> str:
+    """What the gate made of a check."""
+    if check.gate == "worse":
+        return "worse than before"
+    if check.gate == "skipped":
+        return "skipped"
+    if check.exit == 0:
+        return "passes" if check.base_exit in (0, None) else "passes now"
+    return "no worse than before"
+
+
+def end_words(terminal: Terminal) -> str:
+    """How a run ended: `completed`, `failed (budget/cost)`."""
+    if terminal.class_ is None:
+        return terminal.kind
+    return f"{terminal.kind} ({terminal.class_}/{terminal.code})"
+
+
+def limit_words(terminal: Terminal) -> str | None:
+    """The limit that ended a run, as one says it."""
+    limit = terminal.limit
+    if limit is None:
+        return None
+    reached = "" if limit.value is None else f", {limit_amount(limit.kind, limit.value)} reached or asked for"
+    return f"{limit.kind} is {limit_amount(limit.kind, limit.cap)}{reached}"
+
+
+def limit_amount(kind: str, value: float | int | None) -> str:
+    """A limit's amount in its own unit."""
+    if value is None:
+        return "not set"
+    if kind.endswith("_ms"):
+        return duration(value)
+    return money(value) if kind.endswith("_usd") else f"{value:,g}"
+
+
+def delivery_words(view: RunView) -> str:
+    """What became of a patch."""
+    delivery = view.delivery
+    if view.patch is None or view.patch.files == 0:
+        return "no changes"
+    if delivery is None:
+        return "kept, not applied"
+    match delivery.status:
+        case "delivered":
+            return "applied" if delivery.mode == "apply" else "kept, not applied"
+        case "conflict":
+            return "not applied: the files had changed meanwhile"
+        case "discarded":
+            return "discarded"
+        case _:
+            return "kept, not applied"
+
+
+def label_of(name: str, label: str, *, width: int) -> str:
+    """A tool call on one line."""
+    return one_line(f"{name} {label}".strip(), width=width)

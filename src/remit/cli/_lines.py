@@ -1,0 +1,49 @@
+"""Progress where nothing can be redrawn: one line for each stage, tool and check."""
+
+from __future__ import annotations
+
+from remit.cli._formats import between_ms, check_words, count, duration, exit_words, label_of
+from remit.cli._screen import Glyphs
+from remit.cli._story import StageStory, Story
+from remit.contract import CheckCompleted, LimitWarning, StageCompleted, StageFailed, ToolCompleted
+from remit.events import EPHEMERAL_TYPES, Event, payload_of
+
+_LABEL_CHARS = 100
+
+
+def line_of(event: Event, story: Story, glyphs: Glyphs) -> str | None:
+    """What to print for an event; None: nothing. `story` knows the event already."""
+    if event.type in EPHEMERAL_TYPES:
+        return None
+    match payload_of(event):
+        case ToolCompleted() as done:
+            return _tool_line(done, story)
+        case StageCompleted() | StageFailed() as ended:
+            stage = story.find_stage(ended.stage_id)
+            return _stage_line(stage) if stage is not None else None
+        case CheckCompleted(check=check):
+            before, after = exit_words(check.base_exit), exit_words(check.exit)
+            return f"check {check.id}: {before} {glyphs.arrow} {after} ({check_words(check)})"
+        case LimitWarning() as warning:
+            return f"80 % of {warning.kind} is used ({warning.value:,g} of {warning.cap:,g})"
+        case _:
+            return None
+
+
+def _tool_line(done: ToolCompleted, story: Story) -> str:
+    stage = story.find_stage(done.stage_id)
+    calls = stage.calls if stage is not None else []
+    label = next((call.started.label for call in calls if call.started.tool_call_id == done.tool_call_id), "")
+    parts = [] if done.status == "success" else [done.status.replace("_", " ")]
+    if done.exit_code is not None:
+        parts.append(f"exit {done.exit_code}")
+    parts.append(duration(done.duration_ms))
+    return f"{done.stage_id}: {label_of(done.name, label, width=_LABEL_CHARS)} ({', '.join(parts)})"
+
+
+def _stage_line(stage: StageStory) -> str:
+    took = duration(between_ms(stage.started_at, stage.ended_at or stage.started_at))
+    if stage.failure is not None:
+        return f"{stage.stage_id}: failed, {stage.failure.class_}/{stage.failure.code} ({took})"
+    word = stage.answer.get("decision", "done")
+    return f"{stage.stage_id}: {word} ({count(stage.rounds, 'round')}, {took})"

@@ -1,0 +1,187 @@
+"""What is said of an ended run: how it ended, checks, patch, bill, and where to look next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from remit.cli._diff import files_of, stat_lines
+from remit.cli._formats import (
+    between_ms,
+    check_words,
+    count,
+    delivery_words,
+    duration,
+    end_words,
+    exit_words,
+    limit_words,
+    money,
+    tokens,
+)
+from remit.cli._screen import Glyphs
+from remit.cli._words import one_line
+from remit.contract import CancelReceipt, CheckResult, RunView, Usage
+
+_KIND_STYLES = {"completed": "green", "failed": "red", "cancelled": "yellow", "indeterminate": "red"}
+_SHOWN_FILES = 20
+
+
+def report(view: RunView, *, patch: str, glyphs: Glyphs, width: int) -> RenderableType:
+    """The end of a run, for people."""
+    parts: list[RenderableType] = [headline(view, glyphs)]
+    if view.cancel is not None:
+        parts += [Text(), receipt_table(view.cancel)]
+    if view.checks:
+        parts += [Text(), checks_table(view.checks)]
+    if view.patch is not None and view.patch.files:
+        parts += [Text(), *_stat(patch, width)]
+    parts += [Text(), facts_table(view), Text(), next_steps(view)]
+    return Group(*parts)
+
+
+def headline(view: RunView, glyphs: Glyphs) -> Text:
+    """How it ended, in one line, and its sentence where it isn't completed."""
+    terminal = view.terminal
+    assert terminal is not None, "only an ended run is reported"
+    sign = glyphs.done if terminal.kind == "completed" else glyphs.failed
+    took = between_ms(view.created_at, view.ended_at or view.created_at)
+    style = _KIND_STYLES[terminal.kind]
+    line = Text.assemble(
+        (f"{sign} {end_words(terminal)}", f"bold {style}"), (f" after {duration(took)}", "dim")
+    )
+    if terminal.message is not None:
+        line.append(f"\n  {terminal.message}")
+    limit = limit_words(terminal)
+    if limit is not None:
+        line.append(f" ({limit})")
+    if terminal.class_ == "rejected" and view.review is not None and view.review.decision != "pass":
+        line.append(f"\n  The reviewer: {one_line(view.review.summary, width=400)}")
+    return line
+
+
+def receipt_table(receipt: CancelReceipt) -> RenderableType:
+    """Each piece of work that a cancel reached, how it was stopped, how fast."""
+    table = _table("stopped", "how", "ms", "processes")
+    table.columns[2].justify = "right"
+    for item in receipt.items:
+        pids = " ".join(map(str, item.pids or ()))
+        table.add_row(one_line(f"{item.kind} {item.label}", width=50), item.how, str(item.ms), pids)
+    if receipt.complete:
+        end = Text("  Everything that the run had started has ended.", style="dim")
+    else:
+        end = Text("  Not everything could be shown to have ended.", style="red")
+    return Group(_indented(table), end) if receipt.items else end
+
+
+def checks_table(checks: Sequence[CheckResult]) -> RenderableType:
+    """Checks before and after."""
+    table = _table("check", "before", "after", "", "")
+    for check in checks:
+        style = {"pass": "green", "worse": "red", "skipped": "yellow"}[check.gate]
+        took = "" if check.ms is None else duration(check.ms)
+        table.add_row(
+            one_line(check.id, width=30),
+            exit_words(check.base_exit),
+            exit_words(check.exit),
+            Text(check_words(check), style=style),
+            Text(took, style="dim"),
+        )
+    return _indented(table)
+
+
+def facts_table(view: RunView) -> RenderableType:
+    """Patch, usage, cost and id."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    if view.patch is not None:
+        table.add_row("patch", _patch_words(view))
+    if view.usage is not None:
+        table.add_row("usage", usage_words(view.usage))
+    table.add_row("cost", cost_words(view))
+    table.add_row("run", view.id)
+    for abandoned in view.abandoned:
+        named = one_line(f"{abandoned.kind} {abandoned.label}", width=100)
+        table.add_row(Text("not ended", style="red"), named)
+    return _indented(table)
+
+
+def usage_words(usage: Usage) -> str:
+    """Tokens and requests, and whether that is all of it."""
+    asked = count(usage.coverage.attempts, "request")
+    cached = f", {tokens(usage.cache_read_tokens)} of them cached" if usage.cache_read_tokens else ""
+    words = (
+        f"{tokens(usage.total_tokens)} tokens ({tokens(usage.input_tokens)} in{cached}, "
+        f"{tokens(usage.output_tokens)} out) in {asked}"
+    )
+    return words if usage.complete else f"{words}; not all of it is known ({', '.join(usage.causes)})"
+
+
+def cost_words(view: RunView) -> str:
+    """What it cost, what it may have cost at most, and the cap."""
+    words = money(view.cost_usd)
+    if view.cost_usd is None and view.estimated_max_cost_usd is not None:
+        words += f", at most {money(view.estimated_max_cost_usd)}"
+    cap = view.limits.max_cost_usd
+    return words if cap is None else f"{words} of {money(cap)}"
+
+
+def next_steps(view: RunView) -> RenderableType:
+    """Where to look next."""
+    steps = [(f"remit show {view.id}", "what it did, step by step")]
+    if view.patch is not None and view.patch.files:
+        steps.append((f"remit patch {view.id}", "the patch"))
+        applied = view.delivery is not None and view.delivery.mode == "apply"
+        if applied and view.delivery is not None and view.delivery.status == "delivered":
+            steps.append((f"remit undo {view.id}", "take it back"))
+        else:
+            flag = "" if view.patch.reviewed else " --unreviewed"
+            steps.append((f"remit patch {view.id} --apply{flag}", "apply it"))
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column(style="dim")
+    for command, what in steps:
+        table.add_row(command, what)
+    return _indented(table)
+
+
+def _patch_words(view: RunView) -> str:
+    patch = view.patch
+    assert patch is not None
+    if not patch.files:
+        return "no changes"
+    reviewed = "reviewed" if patch.reviewed else "not reviewed"
+    size = f"{count(patch.files, 'file')}, +{patch.insertions} -{patch.deletions}"
+    return f"{size}, {reviewed}, {delivery_words(view)}"
+
+
+def _stat(patch: str, width: int) -> list[RenderableType]:
+    files = files_of(patch)
+    lines: list[RenderableType] = [
+        Text.assemble("  ", line) for line in stat_lines(files[:_SHOWN_FILES], width=width - 2)
+    ]
+    if len(files) > _SHOWN_FILES:
+        lines.append(Text(f"  and {len(files) - _SHOWN_FILES} more", style="dim"))
+    return lines
+
+
+def _table(*names: str) -> Table:
+    """A table without lines, two columns in; an empty first column makes the room."""
+    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 3, 0, 0))
+    for name in names:
+        table.add_column(name, no_wrap=True)
+    return table
+
+
+def _indented(table: Table) -> Padding:
+    return Padding(table, (0, 0, 0, 2), expand=False)
+
+
+def print_report(console: Console, view: RunView, *, patch: str, glyphs: Glyphs) -> None:
+    """Print the report, after an empty line."""
+    console.print()
+    console.print(report(view, patch=patch, glyphs=glyphs, width=console.width))

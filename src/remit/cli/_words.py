@@ -1,0 +1,49 @@
+"""How the command line speaks to people: on stderr, one line at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from typing import Final
+
+EXIT_INTERRUPTED: Final = 130
+EXIT_USAGE: Final = 2
+
+_ESCAPES: Final = re.compile(
+    "(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]?"  # CSI
+    "|(?:\x1b[\\]PX^_]|[\x90\x98\x9d\x9e\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\\\|\x9c)?"  # OSC, DCS
+    "|\x1b[ -/]*[0-~]?"
+)
+_CONTROLS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_HIDDEN: Final = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029\ufeff]|[\ud800-\udfff]")
+# Marks that turn text around: what is read would not be what is there.
+
+
+def plain(text: str) -> str:
+    """Text of a model or a tool, without anything that moves a terminal's cursor or turns letters around.
+
+    Line ends and tabs stay. A line that was redrawn with carriage returns ends as its last state.
+    """
+    text = _ESCAPES.sub("", text.replace("\r\n", "\n"))
+    if "\r" in text:
+        text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
+    return _HIDDEN.sub("\ufffd", _CONTROLS.sub("", text))
+
+
+def one_line(text: str, *, width: int = 200) -> str:
+    """The same on a single line, shortened to `width` characters."""
+    flat = " ".join(plain(text).split())
+    return flat if len(flat) <= width else flat[: max(1, width - 1)] + "…"
+
+
+def say(text: str) -> None:
+    """Tell the user something on stderr; a stderr that is gone stops nothing."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(_encodable(f"remit: {text}\n"))
+        sys.stderr.flush()
+
+
+def _encodable(text: str) -> str:
+    encoding = getattr(sys.stderr, "encoding", None) or "ascii"
+    return text.encode(encoding, "replace").decode(encoding)
