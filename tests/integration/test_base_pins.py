@@ -321,6 +321,25 @@ async def test_user_and_repository_excludes(tmp_path: Path, repository: Path) ->
     assert [entry.path for entry in pin.uncommitted] == ["c.txt"]
 
 
+async def test_split_and_sparse_indexes(bases: Bases, repository: Path, tmp_path: Path) -> None:
+    """An index in two files, and one that leaves files out of the tree, are read as git means them."""
+    git(repository, "update-index", "--split-index")
+    write(repository, {"README.md": "changed\n"})
+    git(repository, "add", "README.md")
+    pin = await bases.pin(repository)
+    assert [(entry.path, entry.state) for entry in pin.uncommitted] == [("README.md", "modified")]
+    assert git(enter(pin, tmp_path / "split"), "status", "--porcelain") == ""
+    git(repository, "update-index", "--no-split-index")
+    git(repository, "commit", "-qm", "second")
+    git(repository, "sparse-checkout", "set", "--cone")
+    assert not (repository / "src").exists()
+    sparse = await bases.pin(repository)
+    assert sparse.uncommitted == ()
+    inside = enter(sparse, tmp_path / "sparse")
+    assert git(inside, "status", "--porcelain") == ""
+    assert not (inside / "src").exists()
+
+
 async def test_a_sha256_repository(bases: Bases, tmp_path: Path) -> None:
     """Repositories with SHA-256 objects work the same."""
     folder = tmp_path / "modern"

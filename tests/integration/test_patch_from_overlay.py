@@ -180,6 +180,25 @@ async def test_what_a_patch_cannot_hold_is_skipped_and_said(tmp_path: Path) -> N
         assert "drop.txt" in why
 
 
+async def test_submodules_and_inner_repositories_are_left_alone(tmp_path: Path) -> None:
+    """A change inside a submodule or an embedded repository isn't part of the patch; it is said."""
+    checkout = Checkout(tmp_path, FILES)
+    inner = make_repository(tmp_path / "inner", {"inside.txt": "x\n"})
+    git(checkout.root, "submodule", "--quiet", "add", str(inner), "module")
+    git(checkout.root, "commit", "-qm", "submodule")
+    make_repository(checkout.root / "vendored", {"v.txt": "v\n"})
+    checkout.run(
+        "echo y >> module/inside.txt; echo y > module/new; echo v >> vendored/v.txt; echo e >> edit.txt"
+    )
+    changes, _ = await checkout.collect()
+    assert [change.path for change in changes.changes] == ["edit.txt"]
+    assert {(entry.path, entry.why) for entry in changes.skipped} == {
+        ("module/inside.txt", "submodule"),
+        ("module/new", "submodule"),
+        ("vendored/v.txt", "another repository"),
+    }
+
+
 async def test_links_are_content_and_never_followed(tmp_path: Path) -> None:
     """R34: a link that leads out of the tree is recorded as its target; what it points to isn't read."""
     secret = tmp_path / "secret.txt"

@@ -9,9 +9,8 @@ from __future__ import annotations
 import os
 import pwd
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
@@ -74,9 +73,8 @@ class BasePin(_Stored):
         return self.private_git is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaseEntry:
-    """One file of the base."""
+class BaseEntry(NamedTuple):
+    """One file of the base; a tuple, since there are many of them."""
 
     mode: str
     """As git writes it: `100644`, `100755`, `120000`; `160000` is a submodule."""

@@ -33,13 +33,16 @@ class BaseFacts:
     cached: bool
 
 
-async def find_facts(checkout: Checkout, workspace: PreparedWorkspace, reader: BaseReader) -> BaseFacts:
+async def find_facts(
+    checkout: Checkout, workspace: PreparedWorkspace, reader: BaseReader, *, timeout_ms: int
+) -> BaseFacts:
     """Find the checks and run them once.
 
     Args:
         checkout: A scratch checkout of the base.
         workspace: What is being prepared.
         reader: Reads the base.
+        timeout_ms: What all checks together may take; one that takes too long has an exit code of its own.
     """
     settings = workspace.settings
     problems = await _missing_commands(checkout, settings)
@@ -55,7 +58,8 @@ async def find_facts(checkout: Checkout, workspace: PreparedWorkspace, reader: B
             read_text=reader.read_text,
             can_import=can_import,
         )
-    done = [await _run_on_base(checkout, check, settings) for check in checks]
+    each_ms = max(1, timeout_ms // max(1, len(checks)))
+    done = [await _run_on_base(checkout, check, settings, each_ms) for check in checks]
     said = [f"the check {state.id} can't be run: {state.problem}" for _, state in done if state.problem]
     return BaseFacts(checks=tuple(done), problems=(*problems, *said), cached=False)
 
@@ -89,13 +93,13 @@ def _probe(argv: tuple[str, ...], *, cwd: str = "") -> CommandSpec:
 
 
 async def _run_on_base(
-    checkout: Checkout, check: CheckDefinition, settings: WorkspaceSettings
+    checkout: Checkout, check: CheckDefinition, settings: WorkspaceSettings, timeout_ms: int
 ) -> tuple[CheckDefinition, CheckState]:
     run = await run_check(
         checkout,
         check,
         call_id=f"check/{check.id}",
-        timeout_ms=settings.max_command_timeout_ms,
+        timeout_ms=min(timeout_ms, settings.max_command_timeout_ms),
         settings=settings,
     )
     state = CheckState(

@@ -161,11 +161,10 @@ async def list_index(git: Git, git_dir: Path) -> dict[str, BaseEntry]:
     """Every entry of an index."""
     listed = await git.run("ls-files", "--stage", "-z", git_dir=git_dir, work_tree=git_dir)
     entries: dict[str, BaseEntry] = {}
-    for record in listed.split(b"\0"):
+    for record in os.fsdecode(listed).split("\0"):  # MODE BLOB STAGE<tab>PATH
         if record:
-            facts, _, path = record.partition(b"\t")
-            mode, blob, _ = facts.split(b" ")
-            entries[os.fsdecode(path)] = BaseEntry(mode=mode.decode(), blob=blob.decode())
+            facts, _, path = record.partition("\t")
+            entries[path] = BaseEntry(facts[:6], facts[7:-2])
     return entries
 
 

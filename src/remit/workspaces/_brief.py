@@ -7,10 +7,10 @@ change a limit, a tool, the network, the gate or the delivery.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from remit.contract import CheckState
 from remit.primitives import clean_text
@@ -161,7 +161,7 @@ def _languages(listing: Listing) -> str:
     counts = Counter(
         language
         for path in listing
-        if (language := _LANGUAGE_NAMES.get(PurePosixPath(path).suffix.lower())) is not None
+        if (language := _LANGUAGE_NAMES.get(os.path.splitext(path)[1].lower())) is not None
     )
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_LANGUAGES]
     named = ", ".join(f"{language} ({count} files)" for language, count in ranked)

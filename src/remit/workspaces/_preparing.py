@@ -28,6 +28,9 @@ from remit.workspaces._toolchains import Toolchains, find_toolchains
 
 __all__ = ["Preparer"]
 
+_CHECKS_SHARE = 0.8
+"""The part of a preparation's time that checks on the base may take."""
+
 
 class Preparer:
     """Prepares workspaces of one node.
@@ -95,7 +98,7 @@ class Preparer:
             notes=(),
             cached=False,
         )
-        facts = await self._base_facts(workspace)
+        facts = await self._base_facts(workspace, timeout_ms=int(request.timeout_ms * _CHECKS_SHARE))
         states = tuple(state for _, state in facts.checks)
         brief = await write_brief(
             pin,
@@ -133,7 +136,7 @@ class Preparer:
 
     # ---- facts of a base
 
-    async def _base_facts(self, workspace: PreparedWorkspace) -> BaseFacts:
+    async def _base_facts(self, workspace: PreparedWorkspace, *, timeout_ms: int) -> BaseFacts:
         """Which checks there are and how they stand on the base; kept where all of them could be run."""
         key = facts_key(workspace)
         path = self._data / "facts" / f"{key}.json"
@@ -143,7 +146,7 @@ class Preparer:
                 kept = read_facts(path)
                 if kept is not None:
                     return kept
-                facts = await self._find_facts(workspace)
+                facts = await self._find_facts(workspace, timeout_ms)
                 if not facts.problems:
                     write_facts(path, facts)
                 return facts
@@ -151,13 +154,13 @@ class Preparer:
             if not lock.locked():
                 self._locks.pop(key, None)
 
-    async def _find_facts(self, workspace: PreparedWorkspace) -> BaseFacts:
+    async def _find_facts(self, workspace: PreparedWorkspace, timeout_ms: int) -> BaseFacts:
         settings = workspace.settings
         if settings.checks == () and not settings.commands:
             return BaseFacts(checks=(), problems=(), cached=False)
         async with _Scratch(self, workspace) as checkout:
             reader = BaseReader(self._bases, workspace.pin, workspace.listing)
-            return await find_facts(checkout, workspace, reader)
+            return await find_facts(checkout, workspace, reader, timeout_ms=timeout_ms)
 
     async def open_scratch(self, workspace: PreparedWorkspace) -> Checkout:
         """A checkout of a base that is no run's."""

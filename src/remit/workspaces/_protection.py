@@ -41,6 +41,7 @@ PROTECTED = (
     # what runs on the user's own machine, unasked
     ".envrc",
     "**/.vscode/**",
+    "**/.idea/**",
     "**/.devcontainer/**",
     "**/.githooks/**",
     "**/.husky/**",

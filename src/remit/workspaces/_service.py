@@ -57,17 +57,16 @@ from remit.workspaces._service_answers import (
     tool_answer,
 )
 from remit.workspaces._service_runs import (
-    KEPT,
     Activity,
     Interrupted,
     NodeRun,
     load_root,
     save_root,
-    sweep_checkouts,
     to_the_end,
 )
 from remit.workspaces._settings import WorkspaceSettings
 from remit.workspaces._snapshot import RunFolder, take_snapshot
+from remit.workspaces._sweeping import KEPT, sweep_node
 from remit.workspaces._tool_commands import command_call_id
 from remit.workspaces._tool_schemas import tools_for
 from remit.workspaces._tools import ToolCall, ToolRunner
@@ -137,7 +136,7 @@ class NodeService:
 
         Args:
             workspaces: What this node serves.
-            data: Its data folder, real and absolute.
+            data: Its data folder; made if it isn't there.
             clock: Where time comes from.
             ids: Where ids come from.
             environment: Of whoever works on this machine; None: this process's.
@@ -146,7 +145,7 @@ class NodeService:
         Raises:
             StorageError: The receipts can't be opened.
         """
-        await asyncio.to_thread(data.mkdir, parents=True, exist_ok=True, mode=0o700)
+        data = await asyncio.to_thread(_make_data, data)
         receipts = await Receipts.open(data / "receipts.sqlite", clock=clock, ids=ids)
         service = cls(
             workspaces,
@@ -159,7 +158,7 @@ class NodeService:
         )
         try:
             service.recovered = await asyncio.to_thread(service.deliveries.recover)
-            await asyncio.to_thread(sweep_checkouts, data / "checkouts", clock.now().timestamp())
+            await asyncio.to_thread(sweep_node, data, clock.now().timestamp())
         except BaseException:
             await receipts.aclose()
             raise
@@ -506,6 +505,11 @@ class NodeService:
             return checkout.storage, problems
         await asyncio.to_thread(shutil.rmtree, checkout.storage, ignore_errors=True)
         return None, problems
+
+
+def _make_data(data: Path) -> Path:
+    data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return Path(os.path.realpath(data))
 
 
 def _prepared_of(run: NodeRun) -> PreparedWorkspace:

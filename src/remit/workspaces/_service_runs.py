@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import shutil
 from collections.abc import Callable, Coroutine, Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
@@ -19,23 +17,17 @@ from remit.workspaces._checkout import Checkout
 from remit.workspaces._failures import KeeperLost
 from remit.workspaces._prepared import PreparedWorkspace
 from remit.workspaces._tools import ToolRunner
-from remit.workspaces.keeper._storage import Storage
 from remit.workspaces.keeper._tree import Facts
 
 __all__ = [
-    "KEPT",
     "Activity",
     "Interrupted",
     "NodeRun",
     "load_root",
     "save_root",
-    "sweep_checkouts",
     "to_the_end",
 ]
 
-KEPT = "kept"
-"""A file of this name in a checkout's folder says that it is kept on purpose."""
-_ABANDONED_S = 600
 
 _Value = TypeVar("_Value")
 _ENDING_S = 0.05
@@ -186,15 +178,3 @@ async def to_the_end(work: Callable[[], _Value]) -> _Value:
     if cancelled is not None:
         raise cancelled
     return future.result()
-
-
-def sweep_checkouts(folder: Path, now: float) -> None:
-    """Remove checkouts that a dead process left; those that are open, kept or quite new stay."""
-    if not folder.is_dir():
-        return
-    for entry in folder.iterdir():
-        with suppress(OSError):
-            if (entry / KEPT).exists() or now - entry.stat().st_mtime < _ABANDONED_S:
-                continue
-            os.close(Storage(entry).lock())  # refused while a keeper holds it
-            shutil.rmtree(entry)

@@ -4,41 +4,17 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from remit.contract import Gate, Model, Preserve
 from remit.workspaces._probe import IsolationWanted, SandboxWanted
+from remit.workspaces._protection import PROTECTED as DEFAULT_PROTECTED
 
 __all__ = ["DEFAULT_PROTECTED", "CommandDefinition", "Mount", "Operation", "WorkspaceSettings"]
 
 Operation = Literal["read", "write", "command"]
-
-DEFAULT_PROTECTED: Final = (
-    ".git/**",
-    "**/.git/**",
-    ".github/workflows/**",
-    ".github/actions/**",
-    ".gitlab-ci.yml",
-    ".gitlab/ci/**",
-    ".circleci/**",
-    ".buildkite/**",
-    ".travis.yml",
-    "azure-pipelines.yml",
-    "bitbucket-pipelines.yml",
-    "Jenkinsfile",
-    ".envrc",
-    ".vscode/**",
-    ".idea/**",
-    ".husky/**",
-    ".githooks/**",
-    ".pre-commit-config.yaml",
-    "**/remit.toml",
-    "**/AGENTS.md",
-    "**/CLAUDE.md",
-)
-"""Paths whose change may act outside the sandbox: on CI, in an editor, in a shell, or in the next run."""
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
