@@ -87,11 +87,13 @@ async def test_a_checkout_is_open_once(here: Place) -> None:
 async def test_a_kept_checkout_is_opened_again_with_its_work(here: Place) -> None:
     """A checkout that was kept goes on where it stopped: what was made, changed and deleted."""
     first = await here.open()
-    await run(first, "echo made > made.txt; echo changed > tracked.txt; rm folder/inner.txt")
+    await run(first, "echo made > made.txt; echo changed > tracked.txt; rm folder/inner.txt; echo x > ~/note")
     assert await first.close(keep=True) == ()
     again = await here.open(generation=2)
-    result = await run(again, "cat made.txt tracked.txt; ls folder | wc -l; ls -A ~ | wc -l")
-    assert result.text == "made\nchanged\n0\n0\n"
+    result = await run(
+        again, "cat made.txt tracked.txt; ls folder | wc -l; cat ~/note 2>/dev/null || echo none"
+    )
+    assert result.text == "made\nchanged\n0\nnone\n"
     assert await again.close() == ()
     assert os.listdir(here.data / "checkouts") == []
 

@@ -84,7 +84,7 @@ async def test_environment_is_the_stated_one_alone(
 ) -> None:
     """R36, R40: CI=1, no prompt, no pager, an empty home; nothing of the node's own environment."""
     monkeypatch.setenv("LATER_SECRET", "canary")
-    result = await run(checkout, "env; ls -A ~ | wc -l", environment={"ASKED": "yes"})
+    result = await run(checkout, "env; find ~ -xdev -type f | wc -l", environment={"ASKED": "yes"})
     values = dict(line.split("=", 1) for line in result.text.splitlines() if "=" in line)
     assert values["ASKED"] == "yes"
     assert (values["CI"], values["GIT_TERMINAL_PROMPT"], values["TERM"]) == ("1", "0", "dumb")
@@ -105,7 +105,7 @@ async def test_background_job_ends_with_its_command_and_is_named(checkout: Check
     """R1, R12, R39: the call ends when the foreground does; what it left behind dies, and is named."""
     number = nap()
     started = time.monotonic()
-    result = await run(checkout, f"sleep {number} & yes > /dev/null & echo done")
+    result = await run(checkout, f"sleep {number} & yes > /dev/null & sleep 0.3; echo done")
     assert time.monotonic() - started < 10
     assert (result.exit_code, result.text) == (0, "done\n")
     assert any(left.startswith(f"sleep {number} (pid ") for left in result.leftovers), result.leftovers

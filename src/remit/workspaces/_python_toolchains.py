@@ -114,9 +114,26 @@ def _homes_of(folder: Path) -> Iterator[Path]:
 def _show_interpreter(shelf: Shelf, home: Path, *, why: str) -> None:
     """Shows the installation that a `bin` folder belongs to, or the folder alone where that is too much."""
     prefix = home.parent if home.name == "bin" else home
-    if _is_python_prefix(prefix) and shelf.show(prefix, kind="interpreter", why=why):
+    if not _is_python_prefix(prefix) or not shelf.show(prefix, kind="interpreter", why=why):
+        shelf.show(home, kind="interpreter", why=why)
         return
-    shelf.show(home, kind="interpreter", why=why)
+    for part in _linked_parts(prefix):
+        target = Path(os.path.realpath(part))
+        installation = target.parent.parent if target.parent.name in ("bin", "lib", "lib64") else target
+        if _is_python_prefix(installation):
+            shelf.show(installation, kind="interpreter", why=f"{part} leads there")
+        elif target.is_dir():
+            shelf.show(target, kind="interpreter", why=f"{part} leads there")
+
+
+def _linked_parts(prefix: Path) -> Iterator[Path]:
+    """Parts of an installation that are links: its programs or its library lie in another one."""
+    for pattern in ("bin/python3*", "lib", "lib64", "lib/python3*", "lib64/python3*"):
+        for part in sorted(prefix.glob(pattern)):
+            if part.is_symlink() and not Path(os.path.realpath(part)).is_relative_to(
+                os.path.realpath(prefix)
+            ):
+                yield part
 
 
 def _is_python_prefix(folder: Path) -> bool:

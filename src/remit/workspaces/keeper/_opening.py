@@ -60,6 +60,14 @@ def open_checkout(plan: CheckoutPlan) -> Opened:
     except BlockingIOError:
         raise OpenRefused("busy", f"the checkout {plan.checkout_id} is open in another process") from None
     try:
+        return _open_locked(plan, storage, lock_fd)
+    except BaseException:
+        os.close(lock_fd)  # before the refusal is told: the caller may try again at once
+        raise
+
+
+def _open_locked(plan: CheckoutPlan, storage: Storage, lock_fd: int) -> Opened:
+    try:
         privileged = _mounts.enter_mount_namespace()
     except OSError as error:
         return _open_without_namespace(plan, storage, lock_fd, error)

@@ -1,0 +1,133 @@
+"""A normal Python project works in a checkout: interpreters, environments, installs in place."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from keeper_places import place, run
+from remit.workspaces import find_toolchains
+
+
+def lay_out_version(folder: Path) -> Path:
+    """An interpreter in a pyenv-style `versions/` folder: an own program, the running one's library."""
+    (folder / "bin").mkdir(parents=True)
+    program = folder / "bin" / "python3"
+    shutil.copy2(Path(sys.base_prefix) / "bin" / f"python{sysconfig.get_python_version()}", program)
+    for name in ("lib", "lib64"):
+        if (Path(sys.base_prefix) / name).is_dir():
+            (folder / name).symlink_to(Path(sys.base_prefix) / name)
+    return program
+
+
+def make_environment(python: Path, folder: Path) -> Path:
+    """A virtual environment without pip; its `site-packages`."""
+    subprocess.run([python, "-m", "venv", "--without-pip", folder], check=True, capture_output=True)
+    return next(folder.glob("lib/python3*/site-packages"))
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path.resolve() / "home"
+    folder.mkdir()
+    (folder / ".netrc").write_text("machine example.invalid password secret")
+    monkeypatch.setenv("HOME", str(folder))
+    return folder
+
+
+@pytest.mark.parametrize("where", ["outside", "inside"])
+async def test_installed_in_place_in_an_environment_on_a_version_of_its_own(
+    tmp_path: Path, home: Path, where: str
+) -> None:
+    """A package installed in place is the checkout's, in an environment inside or outside the tree."""
+    python = lay_out_version(home / ".pyenv" / "versions" / "3.99.1")
+    async with place(tmp_path) as here:
+        package = here.root / "src" / "package"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text("ANSWER = 1\n")
+        folder = here.root / ".venv" if where == "inside" else home / "envs" / "project"
+        site = make_environment(python, folder)
+        (site / "__editable__.package-0.1.pth").write_text(f"{here.root / 'src'}\n")
+        environ = {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "VIRTUAL_ENV": str(folder)}
+        toolchains = find_toolchains(here.root, environ=environ, data=here.data)
+        checkout = await here.open(toolchains=toolchains)
+        text = (
+            "echo 'ANSWER = 2' > src/package/__init__.py; "
+            "python -c 'import sys, package, ssl, sqlite3; "
+            "print(package.ANSWER, package.__file__, sys.prefix)'; "
+            "cat ~/.netrc; ls ~/.pyenv/versions; command -v python"
+        )
+        result = await run(checkout, text)
+        assert result.stdout.decode().splitlines() == [
+            f"2 {package / '__init__.py'} {folder}",
+            "3.99.1",
+            str(folder / "bin" / "python"),
+        ], result.text
+        assert (package / "__init__.py").read_text() == "ANSWER = 1\n"
+        written = await run(
+            checkout, f"touch {folder}/new && echo written; touch {python.parent}/new && echo written"
+        )
+        assert written.stdout == (b"written\n" if where == "inside" else b"")
+        assert not (folder / "new").exists()
+
+
+async def test_the_environment_of_these_tests_works_in_a_checkout(tmp_path: Path, home: Path) -> None:
+    """The environment that runs this very test, with compiled packages, imports and runs in a sandbox."""
+    del home
+    async with place(tmp_path) as here:
+        (here.root / "test_it.py").write_text("def test_it():\n    assert 1 + 1 == 2\n")
+        environ = {"PATH": f"{Path(sys.prefix) / 'bin'}:/usr/bin:/bin", "VIRTUAL_ENV": sys.prefix}
+        toolchains = find_toolchains(here.root, environ=environ, data=here.data)
+        checkout = await here.open(toolchains=toolchains)
+        text = (
+            "python -c 'import pydantic; print(pydantic.VERSION)' && "
+            "python -m pytest -q -p no:cacheprovider test_it.py"
+        )
+        result = await run(checkout, text)
+        assert result.exit_code == 0, result.text
+        assert "1 passed" in result.text
+
+
+async def test_a_workspace_without_any_environment_finds_a_python(tmp_path: Path, home: Path) -> None:
+    """Where neither the workspace nor the system brings one, the interpreter that Remit runs on is shown."""
+    del home
+    async with place(tmp_path) as here:
+        toolchains = find_toolchains(here.root, environ={"PATH": "/usr/bin:/bin"}, data=here.data)
+        checkout = await here.open(toolchains=toolchains)
+        result = await run(checkout, "python3 -c 'import sys; print(sys.version_info[0])'")
+        assert result.text == "3\n"
+
+
+async def test_folder_that_holds_the_data_is_not_shown(tmp_path: Path, home: Path) -> None:
+    """R36: a folder that holds Remit's data isn't shown, although a setting asks for it."""
+    del home
+    outer = tmp_path.resolve() / "shared"
+    outer.mkdir()
+    (outer / "data").mkdir()
+    (outer / "tool").write_text("tool\n")
+    async with place(tmp_path) as here:
+        toolchains = find_toolchains(here.root, environ={}, data=outer / "data", path=(outer,))
+        assert toolchains.read_only == ()
+        assert toolchains.refused[0].reason == "it holds Remit's own data"
+
+
+async def test_credentials_in_a_shown_folder_read_as_empty(tmp_path: Path, home: Path) -> None:
+    """R36: a covered file is there and empty, and can't be written."""
+    del home
+    tools = tmp_path.resolve() / "tools"
+    (tools / "bin").mkdir(parents=True)
+    (tools / "pip.conf").write_text("secret\n")
+    (tools / "bin" / "hello").write_text("#!/bin/sh\necho hello\n")
+    (tools / "bin" / "hello").chmod(0o755)
+    async with place(tmp_path) as here:
+        toolchains = find_toolchains(here.root, environ={}, path=(tools, tools / "bin"))
+        checkout = await here.open(toolchains=toolchains)
+        text = f"hello; cat {tools}/pip.conf; echo x > {tools}/bin/hello; hello"
+        result = await run(checkout, text)
+        assert result.stdout == b"hello\nhello\n"
