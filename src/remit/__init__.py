@@ -27,16 +27,20 @@ if TYPE_CHECKING:
         RunFailed,
         RunIndeterminate,
     )
+    from remit.host import CancelOutcome, Host, Run
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AdmissionError",
+    "CancelOutcome",
     "CancelReceipt",
+    "Host",
     "LimitRequest",
     "Limits",
     "RemitError",
     "RequestError",
+    "Run",
     "RunCancelled",
     "RunFailed",
     "RunIndeterminate",
@@ -50,11 +54,14 @@ __all__ = [
 
 _HOMES = {
     "AdmissionError": "remit.errors",
+    "CancelOutcome": "remit.host",
     "CancelReceipt": "remit.contract",
+    "Host": "remit.host",
     "LimitRequest": "remit.contract",
     "Limits": "remit.contract",
     "RemitError": "remit.errors",
     "RequestError": "remit.errors",
+    "Run": "remit.host",
     "RunCancelled": "remit.errors",
     "RunFailed": "remit.errors",
     "RunIndeterminate": "remit.errors",
