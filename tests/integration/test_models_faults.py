@@ -540,3 +540,99 @@ async def test_a_reply_is_never_shared_between_keys() -> None:
     """R80: the blocks of a reply name the provider that gave them."""
     got, _ = await success(Reply(text="x"))
     assert got.message.blocks == (TextBlock(text="x", provider="fake"),)
+
+
+# The way there.
+
+
+async def test_a_compressed_reply() -> None:
+    """R65: compression that we didn't ask for is undone before anything is read."""
+    import gzip
+
+    packed = gzip.compress(GOOD)
+    reply = Reply(raw=packed, headers={"content-encoding": "gzip"}, piece_bytes=11)
+    got, _ = await success(reply)
+    assert (got.message.text, got.usage.coverage) == ("whole", "reported")
+
+
+async def test_a_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The proxy that the environment names is used, unless the address is to be left out."""
+    with FakeProvider([Reply(text="ok", repeat=True)]) as fake:
+        with socket.socket() as nobody:
+            nobody.bind(("127.0.0.1", 0))
+            monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{nobody.getsockname()[1]}")
+            monkeypatch.setenv("no_proxy", "")
+            async with pool_for(fake) as pool:
+                with pytest.raises(ProviderError) as caught:
+                    await ask(pool)
+            assert caught.value.reason == "unavailable"
+            assert fake.requests == []
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        async with pool_for(fake) as pool:
+            await ask(pool)
+        assert len(fake.requests) == 1
+
+
+async def test_a_proxy_that_is_configured() -> None:
+    """A configured proxy gets the request with the whole address in it."""
+    with FakeProvider() as proxy:
+        url = proxy.base_url.removesuffix("/v1")
+        async with pool_for(proxy, proxy=url, base_url="http://provider.invalid/v1") as pool:
+            with pytest.raises(ProviderError):
+                await ask(pool)
+        assert proxy.requests[0].path == "http://provider.invalid/v1/chat/completions"
+
+
+async def test_a_server_that_cannot_prove_who_it_is(tmp_path: Any) -> None:
+    """R56: a certificate that nobody vouches for won't be better in a second: once, and nothing is sent."""
+    import ssl
+    import subprocess
+    import threading
+
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=localhost",
+    ]
+    made = subprocess.run(
+        [*command, "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate],
+        check=False,
+        capture_output=True,
+    )
+    if made.returncode != 0:
+        pytest.skip("no openssl to make a certificate with")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    seen: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(20)
+
+        def serve() -> None:
+            for _ in range(2):
+                plain, _ = server.accept()
+                try:
+                    with context.wrap_socket(plain, server_side=True) as client:
+                        seen.append(client.recv(65_536))
+                        head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(GOOD)}\r\n\r\n".encode()
+                        client.sendall(head + GOOD)
+                except OSError:
+                    plain.close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        url = f"https://127.0.0.1:{server.getsockname()[1]}/v1"
+        error, ledger, _ = await failure(base_url=url)
+        assert (error.reason, ledger.statuses, seen) == ("unavailable", ["failed"], [])
+        with FakeProvider() as fake:
+            async with pool_for(fake, base_url=url, ca_file=certificate) as pool:
+                assert (await ask(pool)).message.text == "whole"
+        thread.join(10)
+    assert len(seen) == 1

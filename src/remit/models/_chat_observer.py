@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from remit.contract import AttemptUsage
 from remit.models._chat_calls import CallSlots, ChunkShapeError
 from remit.models._chat_usage import read_chat_usage
-from remit.models._sse import SseEvent, SseReader
+from remit.models._sse import EventTooLongError, SseEvent, SseReader
 from remit.models._wire import is_array, is_object
 from remit.primitives import clean_text, dump_json, escape_separators
 
@@ -76,7 +76,11 @@ class ChatObserver:
         Raises:
             ChunkShapeError: The reply can't be understood; `reading.fault` says why.
         """
-        shown = self._pass_on(self._reader.feed(data))
+        try:
+            events = self._reader.feed(data)
+        except EventTooLongError as error:
+            self._fail(str(error))
+        shown = self._pass_on(events)
         if self.reading.done and self._reader.has_rest:
             self.reading.flag("odd_tail")
         return shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ from pydantic_ai.tools import ToolDefinition
 import remit
 from remit.contract import ToolSpec
 from remit.models._attempt import AttemptCall
+from remit.models._lanes import LanedTransport
 from remit.models._library_messages import Origin, blocks_from_library, messages_for_library, wire_arguments
 from remit.models._messages import (
     AssistantBlock,
@@ -230,14 +232,17 @@ def _delta(event: object) -> Delta | None:
 
 
 def _make_transport(settings: ProviderSettings) -> httpx2.AsyncBaseTransport:
-    return httpx2.AsyncHTTPTransport(
-        verify=True if settings.ca_file is None else str(settings.ca_file),
-        # The SDK's own pool stops at 1 000 connections; a host has more runs in flight than that.
-        limits=httpx2.Limits(
-            max_connections=None, max_keepalive_connections=None, keepalive_expiry=_KEEPALIVE_S
-        ),
-        proxy=settings.proxy or _proxy_from_environment(settings.url),
-    )
+    if settings.ca_file is not None:
+        context = ssl.create_default_context(cafile=str(settings.ca_file))
+    else:
+        context = httpx2.create_ssl_context()
+    proxy = settings.proxy or _proxy_from_environment(settings.url)
+    limits = httpx2.Limits(max_connections=1, keepalive_expiry=_KEEPALIVE_S)
+
+    def lane() -> httpx2.AsyncBaseTransport:
+        return httpx2.AsyncHTTPTransport(verify=context, limits=limits, proxy=proxy)
+
+    return LanedTransport(lane, keepalive_s=_KEEPALIVE_S)
 
 
 def _make_client(settings: ProviderSettings, inner: httpx2.AsyncBaseTransport) -> AsyncOpenAI:
