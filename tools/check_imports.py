@@ -63,6 +63,8 @@ def imports_of(source: Path) -> Iterator[Import]:
     """Every absolute import under `source`, deferred ones too."""
     for path in sorted(source.rglob("*.py")):
         relative = path.relative_to(source)
+        if "data" in relative.parts:
+            continue
         for node in ast.walk(ast.parse(path.read_text())):
             for module in _imported(node):
                 yield Import(path=relative, line=getattr(node, "lineno", 0), module=module)
