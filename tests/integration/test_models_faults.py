@@ -381,7 +381,7 @@ async def test_garbage_in_the_stream(records: tuple[Any, ...]) -> None:
     ],
 )
 async def test_something_else_answers(reply: Reply) -> None:
-    """R56: whatever answers there doesn't speak this dialect: once, and what it said is told."""
+    """S85, R56: whatever answers there doesn't speak this dialect: once, and what it said is told."""
     error, ledger, _ = await failure(reply, dialect=COMPATIBLE)
     assert (error.reason, ledger.statuses) == ("protocol", ["failed"])
     assert "neither an event stream nor JSON" in (ledger.last.detail or "")

@@ -43,7 +43,7 @@ def sent(fake: FakeProvider, number: int = -1) -> dict[str, Any]:
 
 
 async def test_a_text() -> None:
-    """R75: role first, text in pieces, a usage-only chunk at the end, `[DONE]`."""
+    """S41, R75: role first, text in pieces, a usage-only chunk at the end, `[DONE]`."""
     deltas: list[Delta] = []
     ledger = MemoryLedger()
     with FakeProvider([Reply(text="Grüße, 世界", chunk_count=4)]) as fake:
