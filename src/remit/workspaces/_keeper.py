@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import socket
 import subprocess
@@ -25,6 +24,7 @@ __all__ = ["Keeper"]
 
 _START_TIMEOUT_S: Final = 20.0
 _END_TIMEOUT_S: Final = 10.0
+_BUSY_PAUSE_S: Final = 0.002
 
 
 class Keeper:
@@ -119,20 +119,39 @@ class Keeper:
         ours, theirs = socket.socketpair()
         try:
             link = await KeeperLink.connect(ours)
-            _, answer = link.expect()
-            data = json.dumps(order).encode("utf-8", "surrogatepass")
             try:
-                socket.send_fds(self._control, [data], [theirs.fileno()])
-            except OSError as error:
+                await self._hand_over(theirs)
+            except BaseException:
                 link.close()
-                raise KeeperLost(f"the keeper takes no orders: {error}", reason="lost") from error
+                raise
         finally:
             theirs.close()
         try:
+            _, answer = link.send_order(order)
             return link, await answer
         except BaseException:
             link.close()
             raise
+
+    async def _hand_over(self, theirs: socket.socket) -> None:
+        """Gives the zygote the other end of a keeper's socket."""
+        deadline = asyncio.get_running_loop().time() + _START_TIMEOUT_S
+        while True:
+            try:
+                socket.send_fds(self._control, [b"fork"], [theirs.fileno()])
+            except BlockingIOError:  # many at once: the zygote is still forking for others
+                if asyncio.get_running_loop().time() > deadline:
+                    raise KeeperLost("the keeper takes no orders", reason="unavailable") from None
+                await asyncio.sleep(_BUSY_PAUSE_S)
+            except OSError as error:
+                raise KeeperLost(f"the keeper takes no orders: {error}", reason="lost") from error
+            else:
+                return
+
+    @property
+    def alive(self) -> bool:
+        """Whether it takes orders; one that has died never does again."""
+        return not self._closed and self._process.poll() is None
 
     async def aclose(self) -> None:
         """Ends the zygote, its keepers and everything that runs in them. Safe to call twice.
