@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -213,6 +214,19 @@ async def test_links_are_content_and_never_followed(tmp_path: Path) -> None:
         ("swap/x.txt", "deleted"),
     }
     assert b"s3cret" not in patch
+
+
+async def test_a_full_disk_leaves_nothing_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R60: where a file's bytes can't be kept there is no patch, not one without that file."""
+    checkout = Checkout(tmp_path, FILES)
+    checkout.run("echo more >> edit.txt; echo new > new.txt")
+
+    def full(*arguments: object, **options: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Blobs, "keep_file", full)
+    with pytest.raises(OSError, match="No space left"):
+        await checkout.collect()
 
 
 async def test_the_pinned_base_outlives_the_users_edits(tmp_path: Path) -> None:

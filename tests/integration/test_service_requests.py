@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -263,6 +264,66 @@ async def test_cancel_of_everything(tmp_path: Path, root: Path) -> None:
         assert {item.how for item in answer.items} == {"term", "kill"}
         assert [(await task).status for task in tasks] == ["cancelled"] * 3
         assert (await node.tool("run_shell", command="echo ok")).exit_code == 0
+
+
+async def test_cancel_of_a_file_operation(tmp_path: Path, root: Path) -> None:
+    """R55: a search that goes on is ended by a cancel like a command."""
+    write(root, {"long.txt": "a" * 60 + "!\n"})
+    async with node_of(tmp_path, root) as node, asyncio.TaskGroup() as group:
+        await node.open()
+        request = node.tool_request("search", pattern="(a|aa)+$", call_id="slow")
+        task = group.create_task(node.ask(request, ToolResponse))
+        await asyncio.sleep(0.5)
+        assert not task.done()
+        began = time.monotonic()
+        answer = await node.ask(CancelRequest(run_id="run_1", tool_call_id="slow"), Cancelled)
+        assert time.monotonic() - began < 5
+        assert answer.items[0].how == "closed"
+        assert (await task).status == "cancelled"
+        assert (await node.tool("read_file", relative_path="app.py")).status == "success"
+
+
+async def test_a_keeper_that_died_is_started_anew(tmp_path: Path, root: Path) -> None:
+    """R57: what ran in it is lost and said so; the next run works."""
+    async with node_of(tmp_path, root) as node, asyncio.TaskGroup() as group:
+        await node.open()
+        request = node.tool_request("run_shell", command="sleep 987127")
+        task = group.create_task(node.service.handle(request))
+        await until(lambda: bool(processes_with("987127")))
+        keeper = await node.service.get_keeper()
+        os.kill(keeper.pid, signal.SIGKILL)
+        answer = await task
+        assert isinstance(answer, NodeFailure)
+        assert answer.reason == "lost"
+        await until(lambda: not processes_with("987127"))
+        assert (await node.cleanup()).kept is False
+        await node.open("run_2")
+        assert (await node.tool("run_shell", "run_2", command="echo ok")).exit_code == 0
+        await node.cleanup("run_2")
+        assert node.service.opened_count == node.service.cleaned_up_count == 2
+
+
+async def test_git_in_a_repository_full_of_traps(tmp_path: Path, root: Path) -> None:
+    """R35: a whole run on a repository whose config and attributes would run something: nothing does."""
+    marker = tmp_path / "marker"
+    trap = tmp_path / "trap.sh"
+    trap.write_text(f"#!/bin/sh\necho trapped >> {marker}\ncat\n")
+    trap.chmod(0o755)
+    for name in ("core.fsmonitor", "diff.external", "filter.t.clean", "filter.t.smudge", "diff.t.textconv"):
+        git(root, "config", name, str(trap))
+    git(root, "config", "core.hooksPath", str(tmp_path))
+    (root / ".gitattributes").write_text("*.py filter=t diff=t\n")
+    (root / "app.py").write_text("changed\n")
+    async with node_of(tmp_path, root) as node:
+        await node.open()
+        await node.tool("write_file", relative_path="app.py", content="more\n")
+        ran = await node.tool("run_shell", command="git add -A && git commit -qm x && git diff HEAD~1 --stat")
+        assert ran.exit_code == 0
+        snapshot = await node.snapshot()
+        assert [path.path for path in snapshot.paths] == ["app.py"]
+        assert (await node.deliver(snapshot)).status == "delivered"
+        await node.cleanup()
+    assert not marker.exists()
 
 
 async def test_cancel_while_preparing(tmp_path: Path, root: Path) -> None:

@@ -37,6 +37,17 @@ MAX_PATCHED = 20_000
 MAX_FILE_BYTES = 64 << 20
 MAX_TOTAL_BYTES = 256 << 20
 _IGNORED_NAMES = 20
+_UNREADABLE = {
+    errno.EACCES,
+    errno.EILSEQ,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.ENOTSUP,
+    errno.ENXIO,
+    errno.EPERM,
+}
 _MAX_IGNORE_BYTES = 1 << 20
 
 
@@ -219,6 +230,8 @@ class _Reader:
             self.skipped.append(Skipped(show_path(path), str(error)))
             return None
         except OSError as error:
+            if error.errno not in _UNREADABLE:  # the disk is full, or worse: nothing may be left out for that
+                raise
             self.skipped.append(Skipped(show_path(path), error.strerror or "can't be read"))
             return None
         return Change(path, base, result, moved)

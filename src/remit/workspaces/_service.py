@@ -39,7 +39,6 @@ from remit.contract import (
 from remit.errors import InternalError, NodeError, RemitError
 from remit.primitives import Clock, Ids
 from remit.workspaces._checks import CheckDefinition, CheckRun, compare, describe_broken, run_check
-from remit.workspaces._collect import MAX_CHANGED
 from remit.workspaces._delivery import Deliveries, DeliveryOrder, Recovered
 from remit.workspaces._keeper import Keeper
 from remit.workspaces._pinning import Bases
@@ -55,6 +54,7 @@ from remit.workspaces._service_answers import (
     reason_of,
     snapshot_answer,
     tool_answer,
+    tool_call,
 )
 from remit.workspaces._service_runs import (
     Activity,
@@ -69,8 +69,8 @@ from remit.workspaces._snapshot import RunFolder, take_snapshot
 from remit.workspaces._sweeping import KEPT, sweep_node
 from remit.workspaces._tool_commands import command_call_id
 from remit.workspaces._tool_schemas import tools_for
-from remit.workspaces._tools import ToolCall, ToolRunner
-from remit.workspaces.keeper._tree import Scan, TreeTooLarge, record_tree, scan_recorded, scan_upper
+from remit.workspaces._tools import ToolRunner
+from remit.workspaces.keeper._tree import TreeTooLarge, record_tree
 
 __all__ = ["NodeService"]
 
@@ -170,8 +170,15 @@ class NodeService:
         return self._deliveries
 
     async def get_keeper(self) -> Keeper:
-        """The node's keeper, started when it is first needed."""
+        """The node's keeper, started when it is first needed, and anew when it has died.
+
+        Raises:
+            KeeperLost: It doesn't come up.
+        """
         async with self._keeper_lock:
+            if self._keeper is not None and not self._keeper.alive:
+                dead, self._keeper = self._keeper, None
+                await dead.aclose()
             if self._keeper is None:
                 self._keeper = await Keeper.start(data=self._data)
             return self._keeper
@@ -278,7 +285,7 @@ class NodeService:
             if run.checkout is None:
                 if request.continues is not None:
                     raise NodeError("a kept checkout can't be taken up again yet", reason="refused")
-                prepared = _prepared_of(run)
+                prepared = run.get_prepared()
                 if prepared.pin.id != request.base:
                     raise NodeError(f"the base {request.base} isn't the prepared one", reason="refused")
                 with run.active(Activity(label="open")) as activity:
@@ -316,7 +323,7 @@ class NodeService:
         if checkout.isolation != prepared.isolation:
             run.prepared = replace(prepared, isolation=checkout.isolation)
         if checkout.isolation != "overlay":
-            layer = str(_layer(run))
+            layer = str(run.layer)
             run.facts = await asyncio.to_thread(record_tree, layer, max_entries=_MAX_RECORDED)
         run.tools = ToolRunner(
             checkout,
@@ -340,17 +347,6 @@ class NodeService:
         run = await self._enter(request)
         if run.tools is None:
             raise NodeError("this run has no checkout open on this node", reason="lost")
-        call = ToolCall(
-            run_id=request.run_id,
-            stage_id=request.stage_id,
-            tool_call_id=request.tool_call_id,
-            name=request.name,
-            arguments=request.arguments,
-            timeout_ms=request.timeout_ms,
-            remaining_ms=request.remaining_ms,
-            generation=request.generation,
-            max_shown_bytes=request.max_shown_bytes,
-        )
         activity = Activity(
             label=request.name,
             stage_id=request.stage_id,
@@ -359,7 +355,7 @@ class NodeService:
         )
         with run.active(activity):
             try:
-                outcome = await activity.run(run.tools.run(call))
+                outcome = await activity.run(run.tools.run(tool_call(request)))
             except Interrupted:
                 key = (request.run_id, request.stage_id, request.tool_call_id)
                 return interrupted_answer(request, await self._receipts.find_receipt(key))
@@ -393,7 +389,7 @@ class NodeService:
 
     async def _checks(self, request: ChecksRequest) -> ChecksDone:
         run = await self._enter(request)
-        prepared = _prepared_of(run)
+        prepared = run.get_prepared()
         deadline = self._clock.monotonic() + request.remaining_ms / 1000
         results: list[CheckResult] = []
         broken: list[str] = []
@@ -420,14 +416,13 @@ class NodeService:
         )
 
     async def _run_check(self, run: NodeRun, check: CheckDefinition, left_ms: int) -> CheckRun:
-        if run.checkout is None:
-            raise NodeError("this run has no checkout open on this node", reason="lost")
-        settings = _prepared_of(run).settings
+        checkout = run.get_checkout()
+        settings = run.get_prepared().settings
         call_id = f"check/{check.id}"
         activity = Activity(label=f"check {check.id}", tool_call_id=call_id, command_id=call_id)
         timeout_ms = max(1, min(left_ms, settings.max_command_timeout_ms))
         with run.active(activity):
-            work = run_check(run.checkout, check, call_id=call_id, timeout_ms=timeout_ms, settings=settings)
+            work = run_check(checkout, check, call_id=call_id, timeout_ms=timeout_ms, settings=settings)
             done = await activity.run(work)
         if activity.interrupted:
             raise Interrupted(activity.label)
@@ -435,16 +430,15 @@ class NodeService:
 
     async def _snapshot(self, request: SnapshotRequest) -> Snapshot:
         run = await self._enter(request)
-        prepared = _prepared_of(run)
-        if run.checkout is None:
-            raise NodeError("this run has no checkout open on this node", reason="lost")
+        prepared = run.get_prepared()
+        checkout = run.get_checkout()
         leftovers: list[str] = []
         if request.end_leftovers:
             ended = await self._stop_all(run, grace_ms=_LEFTOVER_GRACE_MS)
-            stopped = await run.checkout.stop(None, grace_ms=_LEFTOVER_GRACE_MS)
+            stopped = await checkout.stop(None, grace_ms=_LEFTOVER_GRACE_MS)
             leftovers = [item.label for item in (*ended, *stopped)]
-        layer = _layer(run)
-        scan = await asyncio.to_thread(_scan, run, layer)
+        layer = run.layer
+        scan = await asyncio.to_thread(run.scan)
         bundle = await take_snapshot(
             self._bases.git,
             RunFolder.of(self._data, run.run_id),
@@ -510,24 +504,3 @@ class NodeService:
 def _make_data(data: Path) -> Path:
     data.mkdir(parents=True, exist_ok=True, mode=0o700)
     return Path(os.path.realpath(data))
-
-
-def _prepared_of(run: NodeRun) -> PreparedWorkspace:
-    if run.prepared is None:
-        raise NodeError("this run wasn't prepared on this node", reason="lost")
-    return run.prepared
-
-
-def _layer(run: NodeRun) -> Path:
-    """Where the checkout's own files lie: an overlay's changes, a copy, or the tree itself."""
-    if run.checkout is None:
-        raise NodeError("this run has no checkout open on this node", reason="lost")
-    if run.checkout.isolation == "in_place":
-        return Path(_prepared_of(run).pin.root)
-    return run.checkout.storage / ("upper" if run.checkout.isolation == "overlay" else "tree")
-
-
-def _scan(run: NodeRun, layer: Path) -> Scan:
-    if run.checkout is not None and run.checkout.isolation == "overlay":
-        return scan_upper(str(layer), max_entries=MAX_CHANGED)
-    return scan_recorded(str(layer), run.facts, max_entries=MAX_CHANGED)

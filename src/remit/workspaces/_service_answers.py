@@ -33,7 +33,7 @@ from remit.workspaces._protection import matching_paths
 from remit.workspaces._receipts import Receipted
 from remit.workspaces._settings import WorkspaceSettings
 from remit.workspaces._snapshot import Bundle
-from remit.workspaces._tools import ToolOutcome
+from remit.workspaces._tools import ToolCall, ToolOutcome
 from remit.workspaces.keeper._tree import show_path
 
 __all__ = [
@@ -44,6 +44,7 @@ __all__ = [
     "reason_of",
     "snapshot_answer",
     "tool_answer",
+    "tool_call",
 ]
 
 Reason = Literal["unavailable", "lost", "storage_full", "refused", "stale_generation", "too_large"]
@@ -131,6 +132,21 @@ def reason_of(error: RemitError) -> Reason:
     if isinstance(error, PayloadTooLarge):
         return "too_large"
     return "refused" if isinstance(error, RequestError) else "unavailable"
+
+
+def tool_call(request: ToolRequest) -> ToolCall:
+    """The tool call that a request asks for."""
+    return ToolCall(
+        run_id=request.run_id,
+        stage_id=request.stage_id,
+        tool_call_id=request.tool_call_id,
+        name=request.name,
+        arguments=request.arguments,
+        timeout_ms=request.timeout_ms,
+        remaining_ms=request.remaining_ms,
+        generation=request.generation,
+        max_shown_bytes=request.max_shown_bytes,
+    )
 
 
 def tool_answer(request: ToolRequest, outcome: ToolOutcome) -> ToolResponse:

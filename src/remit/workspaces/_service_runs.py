@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 from remit.contract import StoppedCall
+from remit.errors import NodeError
 from remit.primitives import Clock
 from remit.workspaces._base import BasePin
 from remit.workspaces._checkout import Checkout
+from remit.workspaces._collect import MAX_CHANGED
 from remit.workspaces._failures import KeeperLost
 from remit.workspaces._prepared import PreparedWorkspace
 from remit.workspaces._tools import ToolRunner
-from remit.workspaces.keeper._tree import Facts
+from remit.workspaces.keeper._tree import Facts, Scan, scan_recorded, scan_upper
 
 __all__ = [
     "Activity",
@@ -131,6 +133,40 @@ class NodeRun:
     """Of a copied tree, right after it was made."""
     activities: set[Activity] = field(default_factory=set[Activity])
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def get_prepared(self) -> PreparedWorkspace:
+        """What its checkout is made from.
+
+        Raises:
+            NodeError: It wasn't prepared here.
+        """
+        if self.prepared is None:
+            raise NodeError("this run wasn't prepared on this node", reason="lost")
+        return self.prepared
+
+    def get_checkout(self) -> Checkout:
+        """Its open checkout.
+
+        Raises:
+            NodeError: There is none.
+        """
+        if self.checkout is None:
+            raise NodeError("this run has no checkout open on this node", reason="lost")
+        return self.checkout
+
+    @property
+    def layer(self) -> Path:
+        """Where the checkout's own files lie: an overlay's changes, a copy, or the tree itself."""
+        checkout = self.get_checkout()
+        if checkout.isolation == "in_place":
+            return Path(self.get_prepared().pin.root)
+        return checkout.storage / ("upper" if checkout.isolation == "overlay" else "tree")
+
+    def scan(self) -> Scan:
+        """Look through the checkout's files. Blocking."""
+        if self.get_checkout().isolation == "overlay":
+            return scan_upper(str(self.layer), max_entries=MAX_CHANGED)
+        return scan_recorded(str(self.layer), self.facts, max_entries=MAX_CHANGED)
 
     @contextmanager
     def active(self, activity: Activity) -> Generator[Activity]:
