@@ -39,8 +39,6 @@ class Driver:
         place: Settings and workspace.
         request: What is asked.
         progress: Where people look.
-        on_event: Told of every stored event, in order, once the run can be cancelled.
-        watch: Told of the open host and the run, for whoever wants to look at more than its events.
     """
 
     def __init__(
@@ -49,14 +47,14 @@ class Driver:
         request: RunRequest,
         *,
         progress: Progress,
-        on_event: Callable[[Event], None] = lambda event: None,
-        watch: Callable[[Host, Run], None] = lambda host, run: None,
     ) -> None:
         self._place = place
         self._request = request
         self._progress = progress
-        self._on_event = on_event
-        self._watch = watch
+        self.on_start: Callable[[Run], None] = lambda run: None
+        """Told of the run, once it is admitted."""
+        self.on_event: Callable[[Event], None] = lambda event: None
+        """Told of every stored event, in order; the first comes once the run can be cancelled."""
         self._task: asyncio.Task[Outcome] | None = None
         self._signals = Signals(stop=self._stop_opening)
 
@@ -102,7 +100,7 @@ class Driver:
             self._signals.stop = partial(self._cancel, run)
             if self._signals.received is not None:
                 self._cancel(run)
-            self._watch(host, run)
+            self.on_start(run)
             view = await self._follow(run)
             artifact = await host.store.read_artifact(view.id, "patch")
             return Outcome(
@@ -150,7 +148,7 @@ class Driver:
             for line in first_lines(self._place, self._request, self._progress.story):
                 self._progress.say(line.text, style=line.style)
         if event.seq is not None:
-            self._on_event(event)
+            self.on_event(event)
 
     async def _tick(self) -> None:
         while True:

@@ -49,8 +49,8 @@ def _read_file(path: Path) -> bytes:
 def _decode(data: bytes, where: str) -> str:
     if len(data) > MAX_TEXT_BYTES:
         raise PayloadTooLarge(
-            f"{where} is larger than a request may be ({MAX_TEXT_BYTES:,} bytes); put long material into files "
-            "of the workspace and name them in the prompt",
+            f"{where} is larger than a request may be ({MAX_TEXT_BYTES:,} bytes); put long material into "
+            "files of the workspace and name them in the prompt",
             param="prompt",
             bound=MAX_TEXT_BYTES,
         )

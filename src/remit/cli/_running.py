@@ -42,7 +42,8 @@ def execute(options: RunOptions) -> int:
         if options.as_jsonl:
             results.write_json(event.to_json())
 
-    driver = Driver(place, request, progress=progress, on_event=on_event)
+    driver = Driver(place, request, progress=progress)
+    driver.on_event = on_event
     with logging_to(progress), progress:
         outcome = asyncio.run(driver.drive())
     if outcome.view is None:

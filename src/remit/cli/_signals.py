@@ -20,7 +20,8 @@ _SHOW_CURSOR: Final = "\x1b[?25h"
 class Signals:
     """What this process was told by signals.
 
-    Before a run is there the first signal calls `stop`; from then on whatever `stop` was replaced by. A second one kills the process that everything else hangs on, and ends this one at once.
+    Before a run is there the first signal calls `stop`; from then on whatever `stop` was replaced by. A
+    second one kills the process that everything else hangs on, and ends this one at once.
     """
 
     def __init__(self, *, stop: Callable[[], object]) -> None:
