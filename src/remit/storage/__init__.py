@@ -7,6 +7,7 @@ need of it (`remit.runs.RunStore`); `Epochs` tells which hosts are alive.
 from remit.storage._epochs import Epoch, Epochs, take_serve_lock
 from remit.storage._hooks import Commit, CommitHook, CommitMoment
 from remit.storage._locks import FileLock
+from remit.storage._reader import StoreReader
 from remit.storage._sqlite import SqliteStore, StoreSettings
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Epochs",
     "FileLock",
     "SqliteStore",
+    "StoreReader",
     "StoreSettings",
     "take_serve_lock",
 ]
