@@ -43,7 +43,7 @@ def enter(pin: BasePin, place: Path) -> Path:
 
 
 async def test_a_clean_tree_is_its_commit(bases: Bases, repository: Path) -> None:
-    """S-base: without uncommitted work the id names the commit alone."""
+    """Without uncommitted work the id names the commit alone."""
     pin = await bases.pin(repository)
     head = git(repository, "rev-parse", "HEAD")
     assert pin.id == f"git:{head[:12]}"
