@@ -35,7 +35,7 @@ class KeeperLink(asyncio.Protocol):
 
     # ---- requests
 
-    def expect(self) -> tuple[int, asyncio.Future[dict[str, Any]]]:
+    def _expect(self) -> tuple[int, asyncio.Future[dict[str, Any]]]:
         """A number, and the answer that will come for it."""
         number = self._next_number
         self._next_number += 1
@@ -58,9 +58,18 @@ class KeeperLink(asyncio.Protocol):
         Raises:
             WorkspaceOperationError: the request doesn't fit into a frame; nothing was sent.
         """
-        number, answer = self.expect()
+        return self._send({"method": method, "params": params}, on_part=on_part)
+
+    def send_order(self, order: dict[str, Any]) -> tuple[int, asyncio.Future[dict[str, Any]]]:
+        """Sends what a new process shall be; its answer is its first word."""
+        return self._send(order, on_part=None)
+
+    def _send(
+        self, body: dict[str, Any], *, on_part: Callable[[dict[str, Any]], None] | None
+    ) -> tuple[int, asyncio.Future[dict[str, Any]]]:
+        number, answer = self._expect()
         try:
-            data = encode(number, {"method": method, "params": params})
+            data = encode(number, body)
         except FrameTooLarge as error:
             self._waiting.pop(number, None)
             raise WorkspaceOperationError(f"too large to send: {error}", status="too_large") from None
@@ -125,9 +134,7 @@ class KeeperLink(asyncio.Protocol):
         if body is None:
             body = {"error": {"status": "too_large", "message": "the answer is larger than a frame may be"}}
         if "output" in body:
-            viewer = self._viewers.get(frame.number)
-            if viewer is not None:
-                viewer(body)
+            self._show(frame.number, body)
             return
         answer = self._waiting.pop(frame.number, None)
         self._viewers.pop(frame.number, None)
@@ -138,6 +145,17 @@ class KeeperLink(asyncio.Protocol):
             answer.exception()
         else:
             answer.set_result(body["result"])
+
+    def _show(self, number: int, body: dict[str, Any]) -> None:
+        viewer = self._viewers.get(number)
+        if viewer is None:
+            return
+        try:
+            viewer(body)
+        except Exception as error:  # noqa: BLE001  a viewer's fault must not end the link of all others
+            del self._viewers[number]
+            context = {"message": "a viewer of a command's output failed", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
 
 
 def _error(said: dict[str, Any]) -> WorkspaceOperationError:

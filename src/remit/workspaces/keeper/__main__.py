@@ -17,7 +17,7 @@ def main(arguments: list[str]) -> None:
     control.set_inheritable(False)
     # No terminal reaches our own session. The default, since commands would inherit that it is ignored.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    hello(control, {"ready": True})
+    hello(control)
     Zygote(control, OPERATIONS).run(node)
 
 

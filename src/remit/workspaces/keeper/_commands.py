@@ -88,7 +88,7 @@ class Command:
                 writing.append(end)
                 os.set_blocking(stream.handle, False)
             self._processes.start(Streams(stdin=stdin, stdout=writing[0], stderr=writing[1]))
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: a NUL, or what no file name can hold
             self._processes_ended(Ending(problem=f"it couldn't be started: {error}"))
         finally:
             for handle in (stdin, *writing):

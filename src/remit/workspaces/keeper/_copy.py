@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,7 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHUNK_BYTES: Final = 8 * 1024 * 1024
+_CHECK_EVERY_FILES: Final = 64
 _NO_REFLINK: Final = (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.EPERM)
 
 
@@ -47,7 +48,14 @@ class CopyBounds:
     max_bytes: int | None = None
 
 
-def copy_tree(source: Path, target: Path, *, bounds: CopyBounds, skip: Collection[Path] = ()) -> CopyReport:
+def copy_tree(
+    source: Path,
+    target: Path,
+    *,
+    bounds: CopyBounds,
+    skip: Collection[Path] = (),
+    check: Callable[[], None] = lambda: None,
+) -> CopyReport:
     """Copies the folder `source` to the new folder `target`.
 
     Args:
@@ -55,13 +63,14 @@ def copy_tree(source: Path, target: Path, *, bounds: CopyBounds, skip: Collectio
         target: is made; its parent exists.
         bounds: where to give up.
         skip: absolute paths below `source` that are left out.
+        check: is called now and then; what it raises ends the copy.
 
     Raises:
         TreeTooLarge: `bounds` are reached; what was copied so far is left for the caller to remove.
         OSError: the disk is full, or a folder can't be read.
     """
     target.mkdir(mode=0o700)
-    copier = _Copier(bounds, frozenset(skip))
+    copier = _Copier(bounds, frozenset(skip), check)
     source_fd = os.open(source, _FOLDER)
     try:
         target_fd = os.open(target, _FOLDER)
@@ -75,8 +84,9 @@ def copy_tree(source: Path, target: Path, *, bounds: CopyBounds, skip: Collectio
 
 
 class _Copier:
-    def __init__(self, bounds: CopyBounds, skip: frozenset[Path]) -> None:
+    def __init__(self, bounds: CopyBounds, skip: frozenset[Path], check: Callable[[], None]) -> None:
         self._bounds = bounds
+        self._check = check
         self._skip = skip
         self._can_share = True
         self.report = CopyReport()
@@ -145,6 +155,8 @@ class _Copier:
             os.close(reading)
 
     def _count(self, size_bytes: int) -> None:
+        if self.report.files % _CHECK_EVERY_FILES == 0:
+            self._check()
         self.report.files += 1
         self.report.size_bytes += size_bytes
         bounds = self._bounds

@@ -94,7 +94,7 @@ class Jail:
                 theirs.append(_in_memory("filter", self._order.seccomp))
                 options += ["--seccomp", str(theirs[-1])]
             # In a file and not as arguments: other users of the machine can read a process's arguments.
-            theirs.append(_in_memory("options", b"".join(os.fsencode(word) + b"\0" for word in options)))
+            theirs.append(_in_memory("options", b"".join(_option(word) for word in options)))
             self._monitor = subprocess.Popen(
                 [self._order.program, "--args", str(theirs[-1]), "--", *self._order.argv],
                 stdin=streams.stdin,
@@ -325,6 +325,12 @@ class Jail:
         # An ended process is counted until the kernel has let go of it, a little after it can be waited for.
         if not group.remove() and tries:
             self._loop.after(0.02, lambda: self._remove_group(group, tries=tries - 1))
+
+
+def _option(word: str) -> bytes:
+    if "\0" in word:  # it would end there, and what follows would be an option of its own
+        raise ValueError("embedded null character")
+    return os.fsencode(word) + b"\0"
 
 
 def _in_memory(name: str, content: bytes) -> int:

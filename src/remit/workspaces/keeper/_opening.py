@@ -46,8 +46,12 @@ class Opened:
     """What the user should know, in words."""
 
 
-def open_checkout(plan: CheckoutPlan) -> Opened:
+def open_checkout(plan: CheckoutPlan, *, check: Callable[[], None] = lambda: None) -> Opened:
     """Makes the checkout's tree and mounts it in this process's own namespace.
+
+    Args:
+        plan: what to open.
+        check: is called now and then while a tree is copied; what it raises ends the opening.
 
     Raises:
         OpenRefused: it can't be, and why.
@@ -60,19 +64,19 @@ def open_checkout(plan: CheckoutPlan) -> Opened:
     except BlockingIOError:
         raise OpenRefused("busy", f"the checkout {plan.checkout_id} is open in another process") from None
     try:
-        return _open_locked(plan, storage, lock_fd)
+        return _open_locked(plan, storage, lock_fd, check)
     except BaseException:
         os.close(lock_fd)  # before the refusal is told: the caller may try again at once
         raise
 
 
-def _open_locked(plan: CheckoutPlan, storage: Storage, lock_fd: int) -> Opened:
+def _open_locked(plan: CheckoutPlan, storage: Storage, lock_fd: int, check: Callable[[], None]) -> Opened:
     try:
         privileged = _mounts.enter_mount_namespace()
     except OSError as error:
-        return _open_without_namespace(plan, storage, lock_fd, error)
+        return _open_without_namespace(plan, storage, lock_fd, error, check)
     notes: list[str] = []
-    isolation = _make_tree(plan, storage, notes, privileged=privileged)
+    isolation = _make_tree(plan, storage, notes, check, privileged=privileged)
     _mount_git(plan, storage)
     if isolation != "in_place":
         _carry(plan, storage, notes, privileged=privileged, overlaid=isolation == "overlay")
@@ -120,7 +124,14 @@ def _try(action: Callable[[], None], problems: list[str]) -> None:
 # ---- the tree
 
 
-def _make_tree(plan: CheckoutPlan, storage: Storage, notes: list[str], *, privileged: bool) -> str:
+def _make_tree(
+    plan: CheckoutPlan,
+    storage: Storage,
+    notes: list[str],
+    check: Callable[[], None],
+    *,
+    privileged: bool,
+) -> str:
     if plan.isolation == "in_place":
         _mounts.bind(Path(plan.root), storage.merged)
         return "in_place"
@@ -136,7 +147,7 @@ def _make_tree(plan: CheckoutPlan, storage: Storage, notes: list[str], *, privil
             notes.append(f"copied instead of overlaid: {error.strerror or error}")
         else:
             return "overlay"
-    _copied_tree(plan, storage, notes)
+    _copied_tree(plan, storage, notes, check)
     _mounts.bind(storage.tree, storage.merged)
     return "copy"
 
@@ -158,7 +169,7 @@ def _overlay_tree(plan: CheckoutPlan, storage: Storage, *, privileged: bool) -> 
         raise OSError(errno.EROFS, "the kernel would mount it read-only")
 
 
-def _copied_tree(plan: CheckoutPlan, storage: Storage, notes: list[str]) -> None:
+def _copied_tree(plan: CheckoutPlan, storage: Storage, notes: list[str], check: Callable[[], None]) -> None:
     if storage.tree.exists():  # a kept checkout, opened again
         return
     skip = {Path(folder) for folder in plan.hidden}
@@ -171,13 +182,12 @@ def _copied_tree(plan: CheckoutPlan, storage: Storage, notes: list[str]) -> None
     making = storage.folder / "tree.partial"
     remove_tree(making)
     try:
-        report = copy_tree(Path(plan.lower), making, bounds=bounds, skip=skip)
-    except TreeTooLarge as error:
+        report = copy_tree(Path(plan.lower), making, bounds=bounds, skip=skip, check=check)
+    except BaseException as error:
         remove_tree(making)
-        raise OpenRefused("refused", f"{plan.root} is too large to copy: {error}") from None
-    except OSError as error:
-        remove_tree(making)
-        if error.errno in _FULL:
+        if isinstance(error, TreeTooLarge):
+            raise OpenRefused("refused", f"{plan.root} is too large to copy: {error}") from None
+        if isinstance(error, OSError) and error.errno in _FULL:
             raise OpenRefused("storage_full", "the disk under the data folder is full") from error
         raise
     os.rename(making, storage.tree)
@@ -284,7 +294,9 @@ def _inside(folder: Path, relative: str) -> Path | None:
 # ---- without namespaces
 
 
-def _open_without_namespace(plan: CheckoutPlan, storage: Storage, lock_fd: int, error: OSError) -> Opened:
+def _open_without_namespace(
+    plan: CheckoutPlan, storage: Storage, lock_fd: int, error: OSError, check: Callable[[], None]
+) -> Opened:
     """A container may allow no mount: then the tree is the place itself, or a copy at another path."""
     if plan.sandbox == "bubblewrap":
         raise OpenRefused("unavailable", f"no mount namespace can be made: {error.strerror}") from error
@@ -293,7 +305,7 @@ def _open_without_namespace(plan: CheckoutPlan, storage: Storage, lock_fd: int, 
     if plan.isolation != "in_place":
         if not plan.may_copy and plan.isolation == "overlay":
             raise OpenRefused("unavailable", f"no overlay can be mounted: {error.strerror}") from error
-        _copied_tree(plan, storage, notes)
+        _copied_tree(plan, storage, notes, check)
         root, isolation = str(storage.tree), "copy"
         notes.append(f"the checkout is at {root}, not at the workspace's own path")
         if plan.git_dir is not None:

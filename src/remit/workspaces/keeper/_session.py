@@ -35,7 +35,9 @@ def keep(
     """The keeper's whole life, after the fork. Returns when the checkout is closed or the node is gone."""
     loop = Loop()
     try:
-        opened = open_checkout(plan)
+        opened = open_checkout(plan, check=lambda: _check_link(link))
+    except NodeGone:
+        return
     except OpenRefused as refusal:
         _tell(link, {"error": {"kind": refusal.kind, "message": str(refusal)}})
         return
@@ -45,6 +47,18 @@ def keep(
     # Again: the kernel may forget it when a process enters a user namespace.
     _syscalls.die_with_parent(signal.SIGKILL, parent=zygote)
     Session(loop, link, plan, opened, operations).run()
+
+
+class NodeGone(Exception):
+    """The node has closed its end while the checkout was being opened."""
+
+
+def _check_link(link: socket.socket) -> None:
+    try:
+        if link.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b"":
+            raise NodeGone
+    except BlockingIOError:
+        return
 
 
 def _tell(link: socket.socket, body: dict[str, Any]) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import array
 import gc
-import json
 import os
 import signal
 import socket
@@ -23,16 +22,18 @@ from remit.workspaces.keeper import _cgroups, _processes, _syscalls
 from remit.workspaces.keeper._loop import Loop
 from remit.workspaces.keeper._plan import CheckoutPlan
 from remit.workspaces.keeper._probing import probe
+from remit.workspaces.keeper._protocol import Decoder
 from remit.workspaces.keeper._session import adopt, keep
 from remit.workspaces.keeper._workers import Operation, close_all_but
 
-MAX_ORDER_BYTES: Final = 1_048_576
+_MESSAGE_BYTES: Final = 64
+_ORDER_TIMEOUT_S: Final = 20.0
 _SWEEP_AGAIN_S: Final = 0.005
 _LAST_SWEEPS: Final = 400
 
 
 class Zygote:
-    """Listens for orders: one datagram each, with the keeper's socket beside it."""
+    """Listens for sockets: each gets a process of its own, whose order comes over that socket."""
 
     def __init__(self, control: socket.socket, operations: Mapping[str, Operation]) -> None:
         self._control = control
@@ -63,7 +64,7 @@ class Zygote:
         size = array.array("i").itemsize
         try:
             data, attached, _, _ = self._control.recvmsg(
-                MAX_ORDER_BYTES, socket.CMSG_SPACE(size), socket.MSG_CMSG_CLOEXEC
+                _MESSAGE_BYTES, socket.CMSG_SPACE(size), socket.MSG_CMSG_CLOEXEC
             )
         except OSError:
             data, attached = b"", []
@@ -76,9 +77,9 @@ class Zygote:
                 handles.frombytes(payload[: len(payload) - len(payload) % size])
         if len(handles) == 1:
             with socket.socket(fileno=handles[0]) as link:
-                self._fork(link, data)
+                self._fork(link)
 
-    def _fork(self, link: socket.socket, order: bytes) -> None:
+    def _fork(self, link: socket.socket) -> None:
         zygote = os.getpid()
         try:
             pid = os.fork()
@@ -86,18 +87,20 @@ class Zygote:
             return  # the node sees its end of the socket close
         if pid == 0:
             self._alive = False
-            self._become_keeper(link, order, zygote=zygote)
+            self._become_keeper(link, zygote=zygote)
         handle = os.pidfd_open(pid)
         self._keepers[pid] = handle
         self._loop.watch(handle, readable=lambda: self._keeper_ended(pid))
 
-    def _become_keeper(self, link: socket.socket, order: bytes, *, zygote: int) -> None:
+    def _become_keeper(self, link: socket.socket, *, zygote: int) -> None:
         code = 1
         try:
             adopt(zygote)
             close_all_but({0, 1, 2, link.fileno()})
-            wanted = json.loads(order)
-            if "probe" in wanted:
+            wanted = _read_order(link)
+            if wanted is None:
+                pass  # the node has changed its mind
+            elif "probe" in wanted:
                 probe(link, wanted["probe"])
             else:
                 keep(link, CheckoutPlan.from_json(wanted["open"]), self._operations, zygote=zygote)
@@ -141,6 +144,17 @@ class Zygote:
         _cgroups.remove_pids_folder(os.getpid())
 
 
-def hello(control: socket.socket, answer: dict[str, Any]) -> None:
-    """The first word of the zygote: what this machine allows."""
-    control.send(json.dumps(answer).encode())
+def _read_order(link: socket.socket) -> dict[str, Any] | None:
+    """The first frame on a new socket; None: it closed before."""
+    link.settimeout(_ORDER_TIMEOUT_S)
+    decoder = Decoder()
+    while data := link.recv(65_536):
+        for frame in decoder.feed(data):
+            link.setblocking(False)
+            return frame.body
+    return None
+
+
+def hello(control: socket.socket) -> None:
+    """The first word of the zygote: it is there."""
+    control.send(b"ready")
