@@ -16,7 +16,12 @@ from remit.errors import MisuseError
 from remit.primitives import Clock, Ids
 from remit.workspaces import NodeService, WorkspaceSettings
 
-__all__ = ["EmbeddedNode"]
+__all__ = ["EmbeddedNode", "node_folder"]
+
+
+def node_folder(data: Path) -> Path:
+    """Where the node of this machine keeps its own things, in the user's data folder."""
+    return data / "node"
 
 
 class EmbeddedNode:
@@ -42,7 +47,7 @@ class EmbeddedNode:
         allow_unconfined: bool = False,
     ) -> None:
         self._workspaces = tuple(workspaces.values())
-        self._data = data / "node"
+        self._data = node_folder(data)
         self._clock = clock
         self._ids = ids
         self._environment = environment

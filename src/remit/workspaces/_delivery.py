@@ -156,6 +156,15 @@ class Deliveries:
         receipts = [(name, self._read_receipt(run_id, name)) for name in hashes]
         return tuple(name for name, receipt in receipts if receipt and receipt.status == "delivered")
 
+    def find_changes(self, run_id: str, patch_sha256: str) -> str | None:
+        """The content hash of a run's changes that make this patch; None where they aren't kept here."""
+        run = RunFolder.of(self._data, run_id)
+        for folder in sorted((run.folder / "changes").glob("*")):
+            with suppress(NodeError):
+                if run.load(folder.name).patch.sha256 == patch_sha256:
+                    return folder.name
+        return None
+
     def recover(self) -> tuple[Recovered, ...]:
         """Finish or take back whatever a crash left half done in any tree; trees in use are passed over."""
         recovered: list[Recovered] = []
