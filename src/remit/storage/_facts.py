@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from remit.contract import AttemptEnded, AttemptStarted, Model, RunEnded, RunQueued, RunView
+from remit.contract import AttemptEnded, AttemptStarted, Model, RunEnded, RunView
 from remit.errors import AlreadyDecided, InternalError, MisuseError, StaleGeneration
 from remit.events import (
     CURRENT_VERSION,
@@ -95,9 +95,8 @@ def write_down(new: NewEvent, *, seq: int, run_id: str, session_id: str, at: dat
     if replaced or work_id is not new.work_id or parent_work_id is not new.parent_work_id:
         names = {"work_id": work_id, "parent_work_id": parent_work_id}
         event = event.model_copy(update={"data": cleaned, **names})
-    if replaced or isinstance(payload, RunQueued | RunEnded):
-        # These hold objects of any shape. As JSON they may look otherwise, and the row is what the log says.
-        payload = payload_of(event)
+    if replaced:
+        payload = payload_of(event)  # the row is what the log says
     _check_terminal(event, payload)
     return Fact(event=event, payload=payload, data=data)
 

@@ -11,11 +11,13 @@ from typing import Self, TypeVar
 
 from remit.errors import SchemaTooNew, StorageError
 from remit.events import Artifact, Event
+from remit.primitives import is_run_id
 from remit.runs import AttemptRow, HistoryEntry, StoredRun
 from remit.storage import _queries
 from remit.storage._faults import storage_error
 from remit.storage._folder import DataFolder
 from remit.storage._held import RunRef
+from remit.storage._locks import is_locked
 from remit.storage._migrations import APPLICATION_ID, MIGRATIONS
 
 T = TypeVar("T")
@@ -111,6 +113,10 @@ class StoreReader:
     def read_history(self, run_id: str, *, tenant: str = "local") -> tuple[HistoryEntry, ...]:
         """The run's host log, in order."""
         return self._read(lambda connection: _queries.read_history(connection, RunRef(tenant, run_id)))
+
+    def is_alive(self, epoch_id: str) -> bool:
+        """Whether the host of an epoch still runs: an unfinished run of a dead one goes on no more."""
+        return is_run_id(epoch_id) and is_locked(self._folder.epochs / f"{epoch_id}.lock")
 
     def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
         try:

@@ -60,10 +60,10 @@ class Rows:
             many(_RELEASE, self.released)
         if self.attempts_started:
             many(_ATTEMPT_STARTED, self.attempts_started)
-        if self.attempts_ended and many(_ATTEMPT_ENDED, self.attempts_ended).rowcount != len(
-            self.attempts_ended
-        ):
-            raise BrokenRule("an attempt ended that hadn't started, or had ended")
+        if self.attempts_ended:
+            ended = many(_ATTEMPT_ENDED, self.attempts_ended).rowcount
+            if ended != len(self.attempts_ended):
+                raise BrokenRule("an attempt ended that hadn't started, or had ended")
         if self.transcript:
             many(_TRANSCRIPT, self.transcript)
         if self.artifacts:

@@ -190,6 +190,18 @@ class AdmissionRules:
         assert run is not None
         assert run.generation == 2
 
+    async def test_a_claim_sees_what_came_before(self, harness: StoreHarness) -> None:
+        """A claim that is stored together with a fact from before it knows of that fact."""
+        dead, mine = harness.start_epoch(), harness.start_epoch()
+        runs = [await admit(harness, f"run_{place}", epoch=dead) for place in range(3)]
+        harness.kill_epoch(dead)
+        async with asyncio.TaskGroup() as group:
+            for run in runs:
+                begun = [stage_started("plan", RunStatus.PLANNING)]
+                group.create_task(harness.store.append(run.view.id, run.generation, begun))
+            claim = group.create_task(harness.store.claim(mine))
+        assert claim.result() is None, "none of them is queued any more"
+
     async def test_what_cant_be_claimed(self, harness: StoreHarness) -> None:
         """An unknown run and an ended one are never given."""
         run = await admit(harness, "run_1")

@@ -144,7 +144,11 @@ class LogRules:
         found = await harness.store.find_run("run_1")
         assert found is not None
         assert found.view.status == RunStatus.QUEUED
-        (event,) = await harness.store.append("run_1", run.generation, [work_registered("c")])
+        async with asyncio.TaskGroup() as group:
+            waiter = group.create_task(harness.store.wait_for_events("run_1", after=2))
+            await asyncio.wait([waiter], timeout=0.05)
+            assert not waiter.done(), "nothing of it was stored, so nobody is woken"
+            (event,) = await harness.store.append("run_1", run.generation, [work_registered("c")])
         assert event.seq == 3
 
     async def _refusal(
@@ -266,6 +270,15 @@ class LogRules:
             found = await harness.store.find_run("run_1")
             assert found is not None
             assert found.view == await fold_stored_log(harness.store, "run_1")
+
+    async def test_the_row_holds_what_json_holds(self, harness: StoreHarness) -> None:
+        """Objects of any shape are stored as JSON, and the row that is returned is the one that is read."""
+        metadata: dict[str, Any] = {"numbers": {1: (2, 3)}, "\ud800": None}
+        submission = sample_submission("run_1", epoch=harness.start_epoch(), metadata=metadata)
+        submitted = await harness.store.submit(submission)
+        assert submitted.run.view.metadata["numbers"] == {"1": [2, 3]}
+        assert submitted.run == await harness.store.find_run("run_1")
+        assert submitted.run.view == await fold_stored_log(harness.store, "run_1")
 
     async def test_many_runs_at_once(self, harness: StoreHarness) -> None:
         """Logs of runs that are written at the same time are whole, and don't mix."""

@@ -22,9 +22,12 @@ class WaitingRules:
 
     async def test_what_is_there_isnt_waited_for(self, harness: StoreHarness) -> None:
         """With events behind the number it returns at once."""
-        await admit(harness, "run_1")
+        run = await admit(harness, "run_1")
         async with asyncio.timeout(_PATIENCE_SECONDS):
             await harness.store.wait_for_events("run_1", after=0)
+            for place in range(5):
+                await harness.store.append("run_1", run.generation, [work_registered(str(place))])
+            await harness.store.wait_for_events("run_1", after=5)
 
     async def test_a_waiter_is_woken(self, harness: StoreHarness) -> None:
         """Nobody polls: who waits is woken by the write, and re-reads."""
