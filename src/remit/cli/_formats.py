@@ -70,6 +70,8 @@ def end_words(terminal: Terminal) -> str:
     """How a run ended: `completed`, `failed (budget/cost)`."""
     if terminal.class_ is None:
         return terminal.kind
+    if terminal.class_ == "cancelled":
+        return f"cancelled ({terminal.code})"
     return f"{terminal.kind} ({terminal.class_}/{terminal.code})"
 
 
