@@ -1,15 +1,4 @@
-"""The host: one of the two places where adapters are chosen. It admits runs, drives and settles them.
-
-    async with remit.Host(config) as host:
-        run = await host.start(RunRequest(prompt="make the failing test pass"))
-        async for event in run.events():
-            print(event.type)
-        print((await run.wait()).output)
-
-Opening a host starts an epoch, rolls half-done deliveries forward or back, and ends what dead epochs left
-behind. Closing it takes no more work, stops what still runs (`cancelled`, code `drain`), and closes
-everything in reverse.
-"""
+"""Opens, drives and closes a host."""
 
 from __future__ import annotations
 
@@ -32,10 +21,12 @@ from remit.admission import (
     queue_full,
 )
 from remit.config import Config, make_data_folder
-from remit.contract import CancelReceipt, DeliveryMode, RunRequest, RunView, StageKind
+from remit.contract import DeliveryMode, RunRequest, RunView, StageKind
 from remit.engine import EmbeddedEngine
-from remit.errors import MisuseError, NotFound, RunCancelled, RunFailed, RunIndeterminate
+from remit.errors import MisuseError, NotFound
 from remit.events import Event
+from remit.host._catalog import ModelCatalog
+from remit.host._run import Run
 from remit.models import ModelPool, Providers, build_pool
 from remit.node_agent import EmbeddedNode
 from remit.nodes import InProcessLink
@@ -57,23 +48,6 @@ from remit.runs import (
 from remit.storage import Epochs, SqliteStore
 from remit.usage import FREE_KINDS, PriceBook
 from remit.work import CleanupFailure, CleanupScope, WorkRegistry
-
-__all__ = ["CancelOutcome", "Host", "Run"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CancelOutcome:
-    """What a cancel did."""
-
-    changed: bool
-    """False: the run had ended, or was committed to its end; nothing changed."""
-    run: RunView
-    """The run as it ended."""
-
-    @property
-    def receipt(self) -> CancelReceipt | None:
-        """Each piece of work, how it was stopped and how fast; None where no cancel counted."""
-        return self.run.cancel
 
 
 class Host:
@@ -369,105 +343,3 @@ class _Parts:
     feed: Feed
     admission: Admission
     engine: EmbeddedEngine
-
-
-class ModelCatalog:
-    """Which models there are and which have a price, for admission."""
-
-    def __init__(self, config: Config, prices: PriceBook, clock: Clock) -> None:
-        self._config = config
-        self._prices = prices
-        self._clock = clock
-
-    def models_of(self, pool: str) -> tuple[str, ...] | None:
-        """`NAME:MODEL` of each member of a pool; None: no such pool."""
-        settings = self._config.pools.get(pool)
-        return tuple(member.model for member in settings.members) if settings is not None else None
-
-    def is_known(self, model: str) -> bool:
-        """Whether `NAME:MODEL` names a configured provider."""
-        name, colon, rest = model.partition(":")
-        return bool(colon and rest) and self._config.find_provider(name) is not None
-
-    def is_priced(self, model: str) -> bool:
-        """Whether the model has a price, or is free."""
-        table = self._config.find_provider(model.partition(":")[0])
-        if table is None:
-            return False
-        found = self._prices.find(model, kind=table.kind, at=self._clock.now(), base_url=table.base_url)
-        return found is not None
-
-
-class Run:
-    """The handle of one run. It holds nothing: dropping it changes nothing."""
-
-    def __init__(self, host: Host, run_id: str) -> None:
-        self._host = host
-        self.id = run_id
-
-    def events(self, *, after: int = 0) -> AsyncIterator[Event]:
-        """Its events from `after` on, to its terminal; what isn't stored (`seq` None) comes in between.
-
-        Cancellation: this viewer is gone; the run goes on.
-        """
-        return self._host._follow(self.id, after)  # pyright: ignore[reportPrivateUsage] - one module
-
-    async def view(self) -> RunView:
-        """The run as it stands now.
-
-        Raises:
-            NotFound: There is no such run.
-        """
-        view = await self._host.find_run(self.id)
-        if view is None:
-            raise NotFound(f"no run {self.id}", run_id=self.id)
-        return view
-
-    async def ended(self) -> RunView:
-        """The run as it ended, however it ended. Cancellation: the wait just ends; the run goes on.
-
-        Raises:
-            NotFound: There is no such run.
-            RemitError: This host lost the run, or couldn't store its end.
-        """
-        control = self._host._control(self.id)  # pyright: ignore[reportPrivateUsage] - one module
-        return await control.wait() if control is not None else await self.view()
-
-    async def wait(self) -> RunView:
-        """The run, once it has completed.
-
-        Raises:
-            RunFailed: It failed.
-            RunCancelled: It was cancelled.
-            RunIndeterminate: How it ended, or what it cost, can't be proven.
-
-        Cancellation: the wait just ends; the run goes on.
-        """
-        view = await self.ended()
-        terminal = view.terminal
-        if terminal is None or terminal.kind == "completed":
-            return view
-        kinds = {"failed": RunFailed, "cancelled": RunCancelled, "indeterminate": RunIndeterminate}
-        raise kinds[terminal.kind](
-            terminal.message or terminal.kind,
-            **{"run_id": view.id, "kind": terminal.kind, "class": terminal.class_, "reason": terminal.code},
-        )
-
-    async def cancel(self, *, by: CancelBy = "caller", reason: str | None = None) -> CancelOutcome:
-        """Stop the run and everything it started; returns once its terminal is durable.
-
-        Cancellation: the cancel stands; only the wait ends.
-        """
-        control = self._host._control(self.id)  # pyright: ignore[reportPrivateUsage] - one module
-        changed = control is not None and self._host._ask(control, by, reason)  # pyright: ignore[reportPrivateUsage]
-        return CancelOutcome(changed=changed, run=await self.ended())
-
-    def cancel_nowait(self, *, by: CancelBy = "caller", reason: str | None = None) -> bool:
-        """Ask for the cancel without waiting for it. False: it changes nothing."""
-        control = self._host._control(self.id)  # pyright: ignore[reportPrivateUsage] - one module
-        return control is not None and self._host._ask(control, by, reason)  # pyright: ignore[reportPrivateUsage]
-
-    def acknowledge(self, accepted: bool = True) -> bool:
-        """Answer a `finalizing` run that asked for it. False: it isn't waiting, and nothing changed."""
-        control = self._host._control(self.id)  # pyright: ignore[reportPrivateUsage] - one module
-        return control is not None and control.acknowledge(accepted)

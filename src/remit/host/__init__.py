@@ -1,0 +1,17 @@
+"""The host: one of the two places where adapters are chosen. It admits runs, drives and settles them.
+
+    async with remit.Host(config) as host:
+        run = await host.start(RunRequest(prompt="make the failing test pass"))
+        async for event in run.events():
+            print(event.type)
+        print((await run.wait()).output)
+
+Opening a host starts an epoch, rolls half-done deliveries forward or back, and ends what dead epochs left
+behind. Closing it takes no more work, stops what still runs (`cancelled`, code `drain`), and closes
+everything in reverse.
+"""
+
+from remit.host._host import Host
+from remit.host._run import CancelOutcome, Run
+
+__all__ = ["CancelOutcome", "Host", "Run"]

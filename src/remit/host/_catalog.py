@@ -1,0 +1,34 @@
+"""Which models there are, as admission is told."""
+
+from __future__ import annotations
+
+from remit.config import Config
+from remit.primitives import Clock
+from remit.usage import PriceBook
+
+
+class ModelCatalog:
+    """Which models there are and which have a price, for admission."""
+
+    def __init__(self, config: Config, prices: PriceBook, clock: Clock) -> None:
+        self._config = config
+        self._prices = prices
+        self._clock = clock
+
+    def models_of(self, pool: str) -> tuple[str, ...] | None:
+        """`NAME:MODEL` of each member of a pool; None: no such pool."""
+        settings = self._config.pools.get(pool)
+        return tuple(member.model for member in settings.members) if settings is not None else None
+
+    def is_known(self, model: str) -> bool:
+        """Whether `NAME:MODEL` names a configured provider."""
+        name, colon, rest = model.partition(":")
+        return bool(colon and rest) and self._config.find_provider(name) is not None
+
+    def is_priced(self, model: str) -> bool:
+        """Whether the model has a price, or is free."""
+        table = self._config.find_provider(model.partition(":")[0])
+        if table is None:
+            return False
+        found = self._prices.find(model, kind=table.kind, at=self._clock.now(), base_url=table.base_url)
+        return found is not None
