@@ -74,3 +74,16 @@ class Readers:
             with self._lock:
                 self._connections.append(connection)
         return connection
+
+
+async def settled(future: asyncio.Future[T]) -> T:
+    """What comes of the future, waited for in any case; a cancel that came meanwhile is raised after it."""
+    cancel: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait((future,))
+        except asyncio.CancelledError as error:
+            cancel = error
+    if cancel is not None:
+        raise cancel from (None if future.cancelled() else future.exception())
+    return future.result()

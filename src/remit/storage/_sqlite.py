@@ -4,32 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import sqlite3
 from collections.abc import Coroutine, Generator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
-from remit.errors import MisuseError, StorageError, StorageFull
+from remit.errors import MisuseError
 from remit.events import Artifact, Event, NewEvent, TranscriptEntry
 from remit.primitives import Clock, SystemIds, clean_text
 from remit.runs import AttemptRow, HistoryEntry, StoredRun, Submission, Submitted
 from remit.storage import _queries
 from remit.storage._claiming import unfinished_of_dead
 from remit.storage._commits import Answer, Commits, Request
-from remit.storage._connections import connect, turn_on_wal
 from remit.storage._epochs import Epochs
-from remit.storage._faults import is_full, storage_error
 from remit.storage._folder import DataFolder
 from remit.storage._held import RunRef
 from remit.storage._hooks import CommitHook
-from remit.storage._locks import FileLock
-from remit.storage._migrations import migrate
+from remit.storage._opening import StoreSettings, open_database
 from remit.storage._operations import Append, Claim, Log, Submit
-from remit.storage._readers import Readers
+from remit.storage._readers import Readers, settled
 from remit.storage._rebuild import Rebuild, find_drift
 from remit.storage._transaction import Operation
 from remit.storage._wakeups import Wakeups
@@ -37,18 +32,6 @@ from remit.storage._writer import Writer
 
 T = TypeVar("T")
 StoreT = TypeVar("StoreT", bound="SqliteStore")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreSettings:
-    """How patient and how wide a store is."""
-
-    busy_wait_ms: int = 15_000
-    """How long another process may hold the database before an operation fails with `StorageBusy`."""
-    poll_ms: int = 200
-    """How often to look for what other processes have written, while somebody waits for events."""
-    readers: int = 4
-    """Threads that read, each with a connection."""
 
 
 class Opening(Generic[StoreT]):
@@ -141,10 +124,10 @@ class SqliteStore:
         epochs = epochs or Epochs(data.path, clock=clock, ids=SystemIds())
         readers = Readers(data, size=settings.readers, busy_ms=settings.busy_wait_ms)
         opening = readers.start(
-            partial(_open_database, data, epochs=epochs, clock=clock, on_commit=on_commit, settings=settings)
+            partial(open_database, data, epochs=epochs, clock=clock, on_commit=on_commit, settings=settings)
         )
         try:
-            commits = await _settled(opening)
+            commits = await settled(opening)
         except BaseException:
             if not opening.cancelled() and opening.exception() is None:
                 opening.result().close()
@@ -160,7 +143,7 @@ class SqliteStore:
         if self._closing is None:
             self._closing = self._readers.start(self._stop_writing)
         try:
-            await _settled(self._closing)
+            await settled(self._closing)
         finally:
             self._readers.close()
 
@@ -321,7 +304,7 @@ class SqliteStore:
             raise MisuseError("a store belongs to the event loop that opened it")
         reply: asyncio.Future[T] = self._loop.create_future()
         self._writer.put(Request(operation, reply))
-        return await _settled(reply)
+        return await settled(reply)
 
     def _deliver(self, answers: Sequence[Answer], grown: Mapping[RunRef, int]) -> None:
         self._call_on_loop(partial(self._receive, answers, grown))
@@ -345,58 +328,3 @@ class SqliteStore:
 def _ref(tenant: str, run_id: str) -> RunRef:
     """What names the run; an id that can't be stored is one that doesn't exist."""
     return RunRef(tenant, run_id if run_id.isascii() else clean_text(run_id)[0])
-
-
-async def _settled(future: asyncio.Future[T]) -> T:
-    """What comes of the future, waited for in any case; a cancel that came meanwhile is raised after it."""
-    cancel: asyncio.CancelledError | None = None
-    while not future.done():
-        try:
-            await asyncio.wait((future,))
-        except asyncio.CancelledError as error:
-            cancel = error
-    if cancel is not None:
-        raise cancel from (None if future.cancelled() else future.exception())
-    return future.result()
-
-
-def _open_database(
-    folder: DataFolder, *, epochs: Epochs, clock: Clock, on_commit: CommitHook | None, settings: StoreSettings
-) -> Commits:
-    """The database, up to date, with a connection to write on. Blocks."""
-    opened = partial(_connect_up_to_date, folder, busy_wait_ms=settings.busy_wait_ms)
-    try:
-        try:
-            connection = opened()
-        except sqlite3.Error as error:
-            if not is_full(error, folder):
-                raise
-            folder.reserve.unlink(missing_ok=True)
-            connection = opened()
-    except sqlite3.Error as error:
-        raise storage_error(error, folder) from error
-    except OSError as error:
-        kind = StorageFull if error.errno in {errno.ENOSPC, errno.EDQUOT} else StorageError
-        raise kind(f"the database can't be opened: {error.strerror}", folder=str(folder.path)) from error
-    return Commits(
-        connection,
-        folder,
-        epochs=epochs,
-        clock=clock,
-        hook=on_commit,
-        busy_wait_ms=settings.busy_wait_ms,
-    )
-
-
-def _connect_up_to_date(folder: DataFolder, *, busy_wait_ms: int) -> sqlite3.Connection:
-    # Hosts that start at once on a fresh folder take turns: turning the log on can't be waited for otherwise.
-    with FileLock.take(folder.schema_lock, wait_ms=busy_wait_ms):
-        folder.touch_database()
-        connection = connect(folder, busy_ms=busy_wait_ms)
-        try:
-            turn_on_wal(connection)
-            migrate(connection)
-        except BaseException:
-            connection.close()
-            raise
-    return connection
