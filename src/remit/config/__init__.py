@@ -11,7 +11,7 @@ from remit.config._folders import data_folder, make_data_folder, user_config_fil
 from remit.config._load import load_config, with_default_model
 from remit.config._local import LocalServer, find_local_server
 from remit.config._repository import find_repository_root
-from remit.config._trust import TrustStore, is_inside, refuse_untrusted
+from remit.config._trust import TrustStore, is_inside, refuse_untrusted, untrusted_keys
 
 __all__ = [
     "FILE_NAME",
@@ -30,6 +30,7 @@ __all__ = [
     "pool_of_model",
     "read_config_file",
     "refuse_untrusted",
+    "untrusted_keys",
     "user_config_file",
     "with_default_model",
 ]

@@ -51,6 +51,11 @@ def refuse_untrusted(file: ConfigFile, *, trusted: bool) -> None:
         )
 
 
+def untrusted_keys(file: ConfigFile) -> tuple[str, ...]:
+    """The dotted paths of what the file sets that count only when it is trusted."""
+    return tuple(_forbidden(file.settings))
+
+
 def _forbidden(settings: dict[str, Any]) -> Iterator[str]:
     for key, value in settings.items():
         if key == "bindings":

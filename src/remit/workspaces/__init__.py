@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from remit.workspaces._checkout import Checkout
     from remit.workspaces._checkout_request import CheckoutRequest, Limits
+    from remit.workspaces._checks import CheckDefinition, find_checks
     from remit.workspaces._command import CommandResult, CommandSpec, Stopped
     from remit.workspaces._delivery import Deliveries, DeliveryOrder, Outcome, Recovered
     from remit.workspaces._failures import (
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from remit.workspaces._tools import ToolCall, ToolOutcome, ToolRunner, call_fingerprint
 
 _HOMES = {
+    "CheckDefinition": "_checks",
     "Checkout": "_checkout",
     "CheckoutRequest": "_checkout_request",
     "CommandDefinition": "_settings",
@@ -64,6 +66,7 @@ _HOMES = {
     "call_fingerprint": "_tools",
     "check_root": "_sandbox",
     "choose_sandbox": "_probe",
+    "find_checks": "_checks",
     "find_toolchains": "_toolchains",
     "find_workspace_root": "_pinning",
     "sandbox_fix": "_probe",
@@ -73,6 +76,7 @@ _HOMES = {
 
 __all__ = [
     "DEFAULT_PROTECTED",
+    "CheckDefinition",
     "Checkout",
     "CheckoutRequest",
     "CommandDefinition",
@@ -103,6 +107,7 @@ __all__ = [
     "call_fingerprint",
     "check_root",
     "choose_sandbox",
+    "find_checks",
     "find_toolchains",
     "find_workspace_root",
     "sandbox_fix",
