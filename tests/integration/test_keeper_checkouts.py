@@ -368,6 +368,28 @@ async def test_a_mount_inside_the_tree_is_shown_read_only_or_named(tmp_path: Pat
             subprocess.run(["umount", inner], check=True)
 
 
+@pytest.mark.parametrize("isolation", ["overlay", "copy", "in_place"])
+async def test_root_can_work_on_another_users_tree(tmp_path: Path, isolation: str) -> None:
+    """Commands of root hold no capability, yet they can change a tree that another user owns, in its copy."""
+    if os.geteuid() != 0:
+        return  # a user's own trees are their own
+    async with place(tmp_path, isolation=isolation) as here:
+        (here.root / ".venv").mkdir()
+        for path in (here.root, *here.root.rglob("*")):
+            os.chown(path, 12_321, 12_322)
+        before = fingerprint(here.root)
+        checkout = await here.open()
+        text = "echo x > tracked.txt && touch new folder/new && rm folder/inner.txt && stat -c %u:%g . new"
+        result = await run(checkout, text)
+        assert result.text == "0:0\n0:0\n", result.text
+        await checkout.call("write_file", {"relative_path": "made.txt", "content": "made"})
+        await checkout.close()
+        if isolation != "in_place":
+            assert fingerprint(here.root) == before
+        owners = {(path.stat().st_uid, path.stat().st_gid) for path in here.root.rglob("*")}
+        assert owners == {(12_321, 12_322)}
+
+
 async def test_full_disk_is_a_typed_error(tmp_path: Path) -> None:
     """R60: a data folder without room ends the opening with `storage_full`, and leaves no half copy."""
     if os.geteuid() != 0:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import secrets
 import signal
+import socket
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -300,6 +301,21 @@ async def test_a_viewer_that_is_slow_loses_output_not_the_result(sandboxed: Chec
     assert result.stdout_total_bytes == 100_000_000
     assert 0 < got < 100_000_000
     assert resident_kib(sandboxed.pid) < 80_000
+
+
+async def test_network_is_there_only_when_asked_for(sandboxed: Checkout) -> None:
+    """A command reaches the machine's network when it may, and else only a loopback of its own."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        connect = f'import socket; socket.create_connection(("localhost", {port}), 5)'
+        text = f"python3 -c '{connect}' && echo reached"
+        assert "reached" not in (await run(sandboxed, text)).text
+        assert (await run(sandboxed, text, network=True)).text == "reached\n"
+    own = (
+        'python3 -c \'import socket; s = socket.create_server(("127.0.0.1", 0)); '
+        'socket.create_connection(s.getsockname()); print("own")\''
+    )
+    assert (await run(sandboxed, own)).text == "own\n"
 
 
 async def test_crash_is_told_from_an_exit_code(checkout: Checkout) -> None:

@@ -181,9 +181,6 @@ class _Copier:
 
 
 def _copy_facts(info: os.stat_result, handle: int) -> None:
-    """Owner (where allowed), mode and times; times last, since the others set them."""
-    if os.geteuid() == 0:
-        with suppress(OSError):
-            os.fchown(handle, info.st_uid, info.st_gid)
+    """Mode and times; the owner is who copies, since commands must be able to change the copy."""
     os.fchmod(handle, stat.S_IMODE(info.st_mode) & ~(stat.S_ISUID | stat.S_ISGID))
     os.utime(handle, ns=(info.st_atime_ns, info.st_mtime_ns))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from remit.workspaces.keeper import _mounts
 from remit.workspaces.keeper._copy import CopyBounds, TreeTooLarge, copy_tree
+from remit.workspaces.keeper._ownership import show_as_own
 from remit.workspaces.keeper._plan import CheckoutPlan
 from remit.workspaces.keeper._storage import Storage, remove_tree
 
@@ -100,7 +101,7 @@ def close_checkout(opened: Opened, *, keep: bool) -> list[str]:
     problems: list[str] = []
     os.close(opened.root_fd)
     storage = opened.storage
-    for target in (storage.scratch, storage.merged):
+    for target in (storage.scratch, storage.merged, storage.lower):
         with suppress(OSError):  # EINVAL: nothing is mounted there
             while True:
                 _mounts.unmount(target)
@@ -133,7 +134,7 @@ def _make_tree(
     privileged: bool,
 ) -> str:
     if plan.isolation == "in_place":
-        _mounts.bind(Path(plan.root), storage.merged)
+        _bind_place(Path(plan.root), storage.merged, notes)
         return "in_place"
     if plan.isolation == "overlay" and not storage.tree.exists():
         try:
@@ -152,6 +153,18 @@ def _make_tree(
     return "copy"
 
 
+def _bind_place(root: Path, merged: Path, notes: list[str]) -> None:
+    if _is_foreign(root):
+        try:
+            show_as_own(root, merged)  # what is made through it belongs to the tree's owner
+        except OSError as error:
+            reason = error.strerror or error
+            notes.append(f"the tree is another user's, and root's commands can't change it ({reason})")
+        else:
+            return
+    _mounts.bind(root, merged)
+
+
 def _overlay_tree(plan: CheckoutPlan, storage: Storage, *, privileged: bool) -> None:
     lower = Path(plan.lower)
     if any(Path(folder).is_relative_to(lower) for folder in plan.hidden):
@@ -159,6 +172,10 @@ def _overlay_tree(plan: CheckoutPlan, storage: Storage, *, privileged: bool) -> 
         raise OSError(errno.ELOOP, "the data folder lies inside the workspace")
     storage.upper.mkdir(mode=0o700, exist_ok=True)
     storage.work.mkdir(mode=0o700, exist_ok=True)
+    if _is_foreign(lower):
+        storage.lower.mkdir(mode=0o700, exist_ok=True)
+        show_as_own(lower, storage.lower)
+        lower = storage.lower
     _take_facts(lower, storage.upper)  # the merged root has the owner and mode of the upper one
     if plan.git_dir is not None and not _is_folder(lower / ".git"):
         (storage.upper / ".git").mkdir(exist_ok=True)  # a linked worktree's file, or nothing
@@ -198,15 +215,17 @@ def _copied_tree(plan: CheckoutPlan, storage: Storage, notes: list[str], check: 
         )
 
 
+def _is_foreign(folder: Path) -> bool:
+    """Whether root works on another user's tree."""
+    return os.geteuid() == 0 and folder.stat().st_uid != 0
+
+
 def _is_folder(path: Path) -> bool:
     return path.is_dir() and not path.is_symlink()  # nothing may be mounted where a link leads
 
 
 def _take_facts(source: Path, target: Path) -> None:
     info = source.stat()
-    if os.geteuid() == 0:
-        with suppress(OSError):
-            os.chown(target, info.st_uid, info.st_gid)
     os.chmod(target, stat.S_IMODE(info.st_mode) & 0o777)
 
 
@@ -244,9 +263,12 @@ def _carry(
 
 
 def _carry_over(source: Path, target: Path, folder: Path, *, privileged: bool) -> None:
-    upper, work = folder / "upper", folder / "work"
-    for part in (upper, work):
+    upper, work, lower = folder / "upper", folder / "work", folder / "lower"
+    for part in (upper, work, lower):
         part.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if _is_foreign(source):
+        show_as_own(source, lower)
+        source = lower
     _take_facts(source, upper)
     overlay = _mounts.Overlay(lower=source, upper=upper, work=work, target=target)
     _mounts.mount_overlay(overlay, privileged=privileged)

@@ -28,6 +28,11 @@ class Storage:
         return self.folder / "work"
 
     @property
+    def lower(self) -> Path:
+        """Overlay: where a base of another user's is shown as one's own; empty for everybody else."""
+        return self.folder / "lower"
+
+    @property
     def tree(self) -> Path:
         """Copy: the whole tree."""
         return self.folder / "tree"
