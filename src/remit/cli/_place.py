@@ -55,8 +55,8 @@ def find_place(
         ConfigError: The settings are wrong, or the folder can't be worked on.
         NotFound: No such folder, and no such workspace.
     """
-    here = _current_folder()
-    named = _folder_named(wanted, here)
+    here = start_folder()
+    named = folder_named(wanted, here)
     folder = named or here
     repository = find_repository_root(folder)
     config = load_config(
@@ -80,15 +80,24 @@ def find_place(
     )
 
 
-def _current_folder() -> Path:
+def start_folder() -> Path:
+    """The current folder, without links.
+
+    Raises:
+        ConfigError: It is gone.
+    """
     try:
         return Path(os.path.realpath(Path.cwd()))
     except OSError:
         raise ConfigError("the current folder is gone; change to another one") from None
 
 
-def _folder_named(wanted: str | None, here: Path) -> Path | None:
-    """The folder that `-w` names; None where it doesn't name one."""
+def folder_named(wanted: str | None, here: Path) -> Path | None:
+    """The folder that `-w` names, without links; None where it doesn't name one.
+
+    Raises:
+        InvalidRequest: It names a file, or can't be looked at.
+    """
     if wanted is None:
         return None
     path = here / Path(wanted).expanduser()

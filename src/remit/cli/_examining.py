@@ -1,0 +1,240 @@
+"""What `remit doctor` does: looks at everything that a run needs, one finding after another."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from rich.text import Text
+
+import remit
+from remit.cli._place import Place, find_place, with_model
+from remit.cli._screen import console_on, glyphs_of
+from remit.cli._words import one_line
+from remit.config import Config, data_folder, make_data_folder, user_config_file
+from remit.contract import RunRequest
+from remit.errors import RemitError
+from remit.node_agent import node_folder
+from remit.workspaces import Keeper, check_root, choose_sandbox, find_toolchains, sandbox_fix
+
+State = Literal["good", "note", "bad"]
+_LITTLE_BYTES: Final = 500 * 1024 * 1024
+_OLDEST_GIT: Final = (2, 25)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    state: State
+    text: str
+    fix: str | None = None
+    """The one command, or the one thing to do."""
+
+
+def examine(wanted: str | None) -> int:
+    """Look at everything; 1 when a run couldn't work."""
+    findings = asyncio.run(_collect(wanted))
+    console, glyphs = console_on(sys.stdout), glyphs_of(sys.stdout)
+    looks = {
+        "good": (glyphs.done, "green"),
+        "note": (glyphs.waiting, "yellow"),
+        "bad": (glyphs.failed, "red"),
+    }
+    for finding in findings:
+        sign, style = looks[finding.state]
+        console.print(Text.assemble((sign + " ", style), one_line(finding.text, width=1_000)), soft_wrap=True)
+        if finding.fix is not None:
+            console.print(
+                Text.assemble("    fix: ", (one_line(finding.fix, width=500), "cyan")), soft_wrap=True
+            )
+    bad = sum(finding.state == "bad" for finding in findings)
+    console.print()
+    if bad:
+        console.print(Text(f"A run wouldn't work here: {bad} of these must be put right.", style="bold red"))
+        return 1
+    console.print(Text("A run would work here.", style="bold green"))
+    return 0
+
+
+async def _collect(wanted: str | None) -> list[Finding]:
+    findings = [*_program(), _git(), *_data()]
+    try:
+        place = find_place(wanted=wanted, config_file=None)
+    except RemitError as error:
+        findings.append(Finding("bad", f"settings: {error.message}"))
+        findings += [finding async for finding in _sandbox(None)]
+        return findings
+    findings += _settings(place)
+    findings += _workspace(place)
+    findings += [finding async for finding in _sandbox(place)]
+    findings += _toolchains(place)
+    findings += _models(place)
+    return findings
+
+
+def _program() -> Iterator[Finding]:
+    yield Finding(
+        "good", f"remit {remit.__version__}, Python {platform.python_version()} at {sys.executable}"
+    )
+    if os.geteuid() == 0:
+        yield Finding("note", "running as root: it works, a user of its own is safer")
+
+
+def _git() -> Finding:
+    path = shutil.which("git")
+    if path is None:
+        return Finding("bad", "git isn't on PATH", fix=_install("git"))
+    try:
+        said = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, timeout=10, check=True
+        ).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        return Finding("bad", f"git at {path} doesn't run: {error}", fix=_install("git"))
+    words = said.split()
+    numbers = words[2].split(".") if len(words) > 2 else []
+    version = tuple(int(part) for part in numbers[:2] if part.isdigit())
+    if version < _OLDEST_GIT:
+        return Finding("bad", f"{said.strip()} is too old; 2.25 or newer is needed", fix=_install("git"))
+    return Finding("good", f"{said.strip()} at {path}")
+
+
+def _data() -> Iterator[Finding]:
+    path = data_folder(os.environ)
+    try:
+        make_data_folder(path)
+    except RemitError as error:
+        yield Finding("bad", error.message, fix="export REMIT_HOME=/a/folder/of/yours")
+        return
+    free = shutil.disk_usage(path).free
+    text = f"data folder {path}, {free / 2**30:.1f} GiB free, SQLite {sqlite3.sqlite_version}"
+    if free < _LITTLE_BYTES:
+        yield Finding("note", f"{text}: that is little", fix=f"make room below {path}")
+    else:
+        yield Finding("good", text)
+
+
+def _settings(place: Place) -> Iterator[Finding]:
+    files = place.config.files
+    if files:
+        yield Finding("good", f"settings from {', '.join(map(str, files))} (the later one wins)")
+    else:
+        own = user_config_file(os.environ)
+        yield Finding("good", f"no settings file; the defaults hold (yours would be {own})")
+
+
+def _workspace(place: Place) -> Iterator[Finding]:
+    root = place.workspace.root
+    kind = "git repository" if place.is_git else "not a git repository, which is allowed"
+    try:
+        check_root(root)
+    except RemitError as error:
+        yield Finding("bad", f"workspace: {error.message}", fix="cd into the folder of one project")
+        return
+    if os.access(root, os.W_OK):
+        yield Finding("good", f"workspace {root} ({kind})")
+    else:
+        yield Finding("note", f"workspace {root} can't be written to", fix="remit run ... --patch-only")
+
+
+async def _sandbox(place: Place | None) -> AsyncIterator[Finding]:
+    data = node_folder(data_folder(os.environ))
+    try:
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        keeper = await Keeper.start(data=data.resolve())
+    except (RemitError, OSError) as error:
+        yield Finding("bad", f"the process that holds checkouts doesn't start: {error}")
+        return
+    try:
+        probe = keeper.probe
+    finally:
+        await keeper.aclose()
+    wanted = "auto" if place is None else place.workspace.sandbox
+    try:
+        level = choose_sandbox(wanted, probe, allow_unconfined=False)
+    except RemitError as error:
+        yield Finding(
+            "bad", f"sandbox: {error.message}", fix=str(error.fields.get("fix") or sandbox_fix(probe))
+        )
+    else:
+        program = f", {probe.bubblewrap}" if level == "bubblewrap" else ""
+        yield Finding("good", f"sandbox {level}{program}")
+    if probe.overlay_problem is None:
+        yield Finding("good", "isolation: overlay (a copy costs nothing, whatever the size)")
+    else:
+        yield Finding("note", f"isolation: copy, since no overlay can be mounted: {probe.overlay_problem}")
+    if os.geteuid() == 0 and probe.cgroup is None:
+        yield Finding("note", f"the number of a command's processes isn't bounded: {probe.cgroup_note}")
+
+
+def _toolchains(place: Place) -> Iterator[Finding]:
+    settings = place.workspace
+    found = find_toolchains(
+        settings.root,
+        environ=os.environ,
+        data=node_folder(place.config.data),
+        wanted=settings.toolchains,
+        path=settings.path,
+        mounts=settings.mounts,
+        executables=[command.executable for command in settings.commands],
+    )
+    names = ", ".join(f"{item.kind} {item.folder}" for item in found.items) or "those of the system"
+    yield Finding("good", f"toolchains that commands see: {names}")
+    for refused in found.refused:
+        yield Finding("note", f"not shown to commands: {refused.folder}: {refused.reason}")
+
+
+def _models(place: Place) -> Iterator[Finding]:
+    config = place.config
+    yield from (_provider(config, name) for name in sorted(config.providers))
+    try:
+        ready = with_model(place, RunRequest(prompt="x"))
+        pool = ready.config.pools.get("default")
+        for member in pool.members if pool is not None else ():
+            config = ready.config
+            config.get_provider(member.provider_name)
+            yield Finding("good", f"model {member.model}: {_why(ready, place)}")
+    except RemitError as error:
+        yield Finding("bad", error.message, fix="export OPENAI_API_KEY=... (or name a model with --model)")
+
+
+def _why(ready: Place, place: Place) -> str:
+    notes = ready.notes[len(place.notes) :]
+    return notes[0].partition(", ")[2] or notes[0] if notes else "as pool `default` says"
+
+
+def _provider(config: Config, name: str) -> Finding:
+    table = config.providers[name]
+    try:
+        config.get_provider(name)
+    except RemitError as error:
+        return Finding("note", f"provider {name} ({table.kind}): {error.message}")
+    key = "no key needed"
+    if table.api_key_env is not None:
+        key = f"{table.api_key_env} is set"
+    elif table.api_key_file is not None:
+        key = f"key file {table.api_key_file}"
+    return Finding("good", f"provider {name} ({table.kind}): {key}")
+
+
+def _install(package: str) -> str:
+    prefix = "" if os.geteuid() == 0 else "sudo "
+    for program, command in (
+        ("apt-get", "apt-get install -y"),
+        ("dnf", "dnf install -y"),
+        ("apk", "apk add"),
+        ("pacman", "pacman -S --noconfirm"),
+        ("zypper", "zypper install -y"),
+        ("brew", "brew install"),
+    ):
+        if shutil.which(program):
+            return f"{prefix if program != 'brew' else ''}{command} {package}"
+    return f"install {package}"
