@@ -9,6 +9,7 @@ from types import TracebackType
 
 from remit.errors import InternalError, MisuseError, NotFound, OwnershipError, RemitError
 from remit.runs import RunContext, RunControl, RunStore, StoredRun, Supervisor
+from remit.work import Residencies
 
 _log = logging.getLogger(__name__)
 
@@ -19,10 +20,24 @@ class EmbeddedEngine:
     """Claims runs for this host's epoch and drives each to its terminal, in tasks of its own.
 
     As many runs as wait may be started; how many go on at once is bounded by the places in their context.
+
+    Args:
+        store: Where runs are kept.
+        epoch: The host epoch that claims them.
+        make_context: Makes a claimed run's surroundings.
+        residencies: The host's, above those of each run; None: runs are counted by themselves.
     """
 
-    def __init__(self, store: RunStore, *, epoch: str, make_context: ContextMaker) -> None:
+    def __init__(
+        self,
+        store: RunStore,
+        *,
+        epoch: str,
+        make_context: ContextMaker,
+        residencies: Residencies | None = None,
+    ) -> None:
         self._store = store
+        self._residencies = residencies
         self._epoch = epoch
         self._make_context = make_context
         self._controls: dict[str, RunControl] = {}
@@ -39,13 +54,20 @@ class EmbeddedEngine:
         if group is not None:
             await group.__aexit__(kind, error, trace)
 
-    def start(self, run_id: str) -> RunControl:
-        """Take up an admitted run; joins the one that is going on. Never waits."""
+    def start(self, run_id: str, *, residencies: Residencies | None = None) -> RunControl:
+        """Take up an admitted run; joins the one that is going on. Never waits.
+
+        Args:
+            run_id: The run.
+            residencies: Those that the run's own count in; None: the host's.
+        """
         control = self._controls.get(run_id)
         if control is None:
             if self._group is None:
                 raise MisuseError("the host is closed")
-            control = self._controls[run_id] = RunControl()
+            control = self._controls[run_id] = RunControl(
+                residencies=Residencies(parent=residencies or self._residencies)
+            )
             self._group.create_task(self._drive(run_id, control), name=f"drive {run_id}")
         return control
 

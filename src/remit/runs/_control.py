@@ -10,7 +10,7 @@ from typing import Literal
 
 from remit.contract import RunView
 from remit.errors import InternalError, RemitError
-from remit.work import CleanupFailure
+from remit.work import CleanupFailure, Residencies
 
 CancelBy = Literal["caller", "operator", "client_disconnected", "deadline", "drain"]
 
@@ -30,9 +30,14 @@ class RunControl:
 
     A cancel counts until the run is committed: from its delivery intent on (where none is due: from its
     decision on) it changes nothing.
+
+    Args:
+        residencies: Where what holds the run is counted; None: in no host's.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, residencies: Residencies | None = None) -> None:
+        self.residencies = residencies if residencies is not None else Residencies()
+        """What holds the run back from being settled."""
         self.asked: CancelAsked | None = None
         self.committed = False
         self.ended = asyncio.Event()

@@ -5,13 +5,10 @@ run.settling (the decision) ─> processes, checkout, residencies ─> usage ─
 
 from __future__ import annotations
 
-import asyncio
 import logging
 
 from remit.contract import (
-    AbandonedWork,
     CancelReceipt,
-    PatchSummary,
     RunEnded,
     RunSettling,
     RunStatus,
@@ -22,10 +19,11 @@ from remit.contract import (
     UsageUpdated,
     WorkCleanupFailed,
 )
-from remit.errors import NodeError, StorageError
-from remit.events import Artifact, NewEvent, terminal_type
-from remit.results import final_terminal, patch_artifact, summarise_snapshot, write_receipt
+from remit.errors import StorageError
+from remit.events import NewEvent, terminal_type
+from remit.results import final_terminal, write_receipt
 from remit.runs._context import RunContext
+from remit.runs._draining import Draining
 from remit.runs._endings import Decision
 from remit.runs._journal import RunJournal
 from remit.runs._states import Trigger, next_status
@@ -59,10 +57,7 @@ class Settlement:
         self._context = context
         self._journal = journal
         self._work = work
-        self._tools = tools
-        self._patch: PatchSummary | None = None
-        self._artifacts: list[Artifact] = []
-        self._abandoned: list[AbandonedWork] = []
+        self._draining = Draining(context, journal, work, tools)
 
     async def settle(self, decision: Decision, *, stage_id: str | None) -> RunView:
         """Write the decision, drain, read the bill, write the terminal.
@@ -75,12 +70,12 @@ class Settlement:
             The run as it ended.
         """
         await self._decide(decision, stage_id)
-        await self._drain(decision)
+        await self._draining.drain(completed=decision.terminal.kind == "completed")
         bill, causes = await self._bill()
         terminal = final_terminal(
             decision.terminal,
             causes,
-            abandoned=bool(self._abandoned),
+            abandoned=bool(self._draining.abandoned),
             usage_required=self._context.stored.request.usage == "required",
         )
         view = self._final_view(decision, terminal, bill)
@@ -94,9 +89,13 @@ class Settlement:
             NewEvent(
                 type=terminal_type(terminal.kind), payload=RunEnded(run=view), work_id=self._work.root_id
             ),
-            artifacts=self._artifacts,
+            artifacts=self._draining.artifacts,
         )
         return view
+
+    async def put_away(self) -> None:
+        """After the terminal: close a checkout that is kept and that nobody had to wait for."""
+        await self._draining.put_away()
 
     # ---- the decision
 
@@ -116,66 +115,6 @@ class Settlement:
             events.append(NewEvent(type="stage.failed", payload=failed, work_id=self._work.id_of(stage_id)))
         events.append(NewEvent(type="run.settling", payload=settling, work_id=self._work.root_id))
         await self._journal.append(*events)
-
-    # ---- what is still there
-
-    async def _drain(self, decision: Decision) -> None:
-        times = self._context.times
-        bound_s = (times.link_grace_ms + times.drain_slack_ms) / 1000
-        try:
-            async with asyncio.timeout(bound_s):
-                await self._close_checkout(decision)
-                await self._work.registry.wait_children_closed(self._work.session_id, self._work.root_id)
-        except TimeoutError:
-            self._abandon_open_work()
-
-    def _abandon_open_work(self) -> None:
-        for item in self._work.registry.open_items(self._work.session_id, self._work.root_id):
-            if item.work_id == self._work.root_id:
-                continue
-            named = AbandonedWork(work_id=item.work_id, kind=item.kind.value, label=item.label)
-            self._abandoned.append(named)
-            self._work.registry.finish(self._work.session_id, item.work_id, "abandoned")
-
-    async def _close_checkout(self, decision: Decision) -> None:
-        """End the run's processes, read its patch, close its checkout: owed when open was sent."""
-        tools = self._tools
-        if tools is None or not tools.open_sent:
-            return
-        completed = decision.terminal.kind == "completed"
-        try:
-            if not completed:
-                await tools.stop_all()
-            if tools.opened is not None and not (completed and self._journal.view.patch):
-                await self._keep_patch(tools)
-            await tools.cleanup(keep=self._keeps(completed))
-        except NodeError as error:
-            named = AbandonedWork(
-                work_id=self._work.id_of("checkout"), kind="node_call", label=f"checkout: {error.message}"
-            )
-            self._abandoned.append(named)
-
-    def _keeps(self, completed: bool) -> bool:
-        match self._context.stored.request.preserve or self._context.binding.preserve:
-            case "always":
-                return True
-            case "never":
-                return False
-            case _:
-                return not completed
-
-    async def _keep_patch(self, tools: RunTools) -> None:
-        """Read what the checkout holds; work that can't be read any more doesn't change how the run ended."""
-        try:
-            snapshot = await tools.snapshot(end_leftovers=True)
-        except NodeError as error:
-            _log.warning("run %s: its patch can't be read: %s", self._journal.view.id, error.message)
-            return
-        reviewed = self._journal.view.patch
-        if reviewed is not None and reviewed.sha256 == snapshot.patch_sha256:
-            return
-        self._patch = summarise_snapshot(snapshot, reviewed=False)
-        self._artifacts.append(patch_artifact(snapshot))
 
     # ---- the bill
 
@@ -200,12 +139,12 @@ class Settlement:
                 "ended_at": self._context.clock.now(),
                 "terminal": terminal,
                 "output": decision.output,
-                "patch": self._patch or view.patch,
+                "patch": self._draining.patch or view.patch,
                 "usage": bill.usage,
                 "cost_usd": bill.cost_usd,
                 "estimated_max_cost_usd": bill.estimated_max_cost_usd,
                 "cancel": self._receipt(),
-                "abandoned": tuple(self._abandoned),
+                "abandoned": tuple(self._draining.abandoned),
             }
         )
 
@@ -218,5 +157,5 @@ class Settlement:
             requested_at=asked.at,
             by=asked.by,
             reason=asked.reason,
-            complete=not self._abandoned,
+            complete=not self._draining.abandoned,
         )

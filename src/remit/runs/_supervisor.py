@@ -33,7 +33,12 @@ class Supervisor:
         view = context.stored.view
         self._context = context
         self._journal = RunJournal(context.store, context.stored, context.feed)
-        self._work = RunWork(context.registry, session_id=view.session_id, run_id=view.id)
+        self._work = RunWork(
+            context.registry,
+            session_id=view.session_id,
+            run_id=view.id,
+            residencies=context.control.residencies,
+        )
         self._tools = (
             RunTools(context, self._journal, self._work, context.link)
             if context.link is not None and view.workspace is not None
@@ -52,11 +57,13 @@ class Supervisor:
         self._work.begin(self._stop_live)
         self._context.control.on_cancel(lambda asked: self._work.cancel())
         try:
-            decision = await self._decide()
+            with self._work.residencies.acquire("pipeline"):
+                decision = await self._decide()
             self._context.control.committed = True
             cut_off = self._cut_off_stage(decision)
             settlement = Settlement(self._context, self._journal, self._work, self._tools)
             view = await settlement.settle(decision, stage_id=cut_off)
+            await settlement.put_away()
         finally:
             self._work.end("closed")
             self._context.place.release()

@@ -32,6 +32,7 @@ from remit.runs._journal import RunJournal
 from remit.runs._shield import despite_cancel
 from remit.runs._work import RunWork
 from remit.stages import ToolUse
+from remit.work import Residency
 
 
 class _StopOnce:
@@ -69,8 +70,9 @@ class RunTools:
         self._opening = asyncio.Lock()
         self._prepared: Prepared | None = None
         self.opened: Opened | None = None
-        self.open_sent = False
         self.cleaned_up = False
+        self.checkout: Residency | None = None
+        """Held from when open was sent until the checkout is put away; None: open was never sent."""
         self.remaining_s: Callable[[], float | None] = lambda: None
         """What stage and run have left; set by the pipeline for each stage."""
 
@@ -86,7 +88,7 @@ class RunTools:
         Raises:
             NodeError: It can't be opened.
 
-        Cancellation: the open was sent or not; `open_sent` tells, and the cleanup follows it.
+        Cancellation: the open was sent or not; `checkout` tells, and the cleanup follows it.
         """
         async with self._opening:
             if self.opened is None:
@@ -108,7 +110,7 @@ class RunTools:
         )
         with self._work.item(WorkKind.NODE_CALL, "open", name="open") as item:
             await self._journal.append(item.registered())
-            self.open_sent = True
+            self.checkout = self._work.residencies.acquire("checkout")
             self.opened = await self._link.open(request)
         await self._journal.append(
             NewEvent(
@@ -214,7 +216,7 @@ class RunTools:
             allow_protected=allow_protected,
             unreviewed=unreviewed,
         )
-        with self._work.item(WorkKind.NODE_CALL, "deliver", name="deliver"):
+        with self._work.item(WorkKind.NODE_CALL, "deliver", name="deliver", residency="delivery"):
             return await self._link.deliver(request)
 
     async def stop_all(self) -> tuple[StoppedCall, ...]:
@@ -232,7 +234,7 @@ class RunTools:
 
     async def cleanup(self, *, keep: bool) -> CleanedUp | None:
         """Remove or keep the checkout; None when no open was ever sent, or it is done already."""
-        if not self.open_sent or self.cleaned_up:
+        if self.checkout is None or self.cleaned_up:
             return None
         request = CleanupRequest(
             run_id=self._journal.view.id, generation=self._context.stored.generation, keep=keep
@@ -240,4 +242,5 @@ class RunTools:
         with self._work.item(WorkKind.NODE_CALL, "cleanup", name="cleanup"):
             answer = await self._link.cleanup(request)
         self.cleaned_up = True
+        self.checkout.release()
         return answer

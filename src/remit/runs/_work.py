@@ -9,7 +9,15 @@ from contextlib import contextmanager
 from remit.contract import How, WorkFinished, WorkKind, WorkRegistered
 from remit.events import NewEvent
 from remit.stages import ToolUse
-from remit.work import ClosedItem, Handle, NodeCallHandle, ScopeHandle, WorkRegistry, WorkSpec
+from remit.work import (
+    ClosedItem,
+    Handle,
+    NodeCallHandle,
+    Residencies,
+    ScopeHandle,
+    WorkRegistry,
+    WorkSpec,
+)
 
 
 class WorkItem:
@@ -48,11 +56,15 @@ class WorkItem:
 class RunWork:
     """Registers, names and finishes the work of one run.
 
-    A work id is the run's id, or begins with it and a dot: unique over all sessions.
+    A work id is the run's id, or begins with it and a dot: unique over all sessions. Each piece of work
+    holds a residency for as long as it goes on, labelled by its kind.
     """
 
-    def __init__(self, registry: WorkRegistry, *, session_id: str, run_id: str) -> None:
+    def __init__(
+        self, registry: WorkRegistry, *, session_id: str, run_id: str, residencies: Residencies
+    ) -> None:
         self.registry = registry
+        self.residencies = residencies
         self.session_id = session_id
         self.root_id = run_id
         self._numbers = itertools.count(1)
@@ -78,29 +90,33 @@ class RunWork:
         name: str,
         parent: str | None = None,
         stop: Callable[[], object] = lambda: None,
+        residency: str | None = None,
     ) -> Generator[WorkItem]:
         """A piece of work that lives as long as this block; node calls get a number of their own."""
         if kind is WorkKind.NODE_CALL:
             name = f"{name}-{next(self._numbers)}"
         item = WorkItem(kind, label, self.id_of(name), parent or self.root_id)
-        self._register(kind, label, item.work_id, item.parent, ScopeHandle(stop))
-        try:
-            yield item
-        finally:
-            self.registry.finish(self.session_id, item.work_id, item.how, pids=item.pids)
+        with self.residencies.acquire(residency or kind.value):
+            self._register(kind, label, item.work_id, item.parent, ScopeHandle(stop))
+            try:
+                yield item
+            finally:
+                self.registry.finish(self.session_id, item.work_id, item.how, pids=item.pids)
 
     @contextmanager
     def tool(self, use: ToolUse, *, stop: Callable[[], Awaitable[object]]) -> Generator[WorkItem]:
         """A tool call; `stop` asks the node to end it."""
         work_id = self.id_of(f"{use.stage_id}.{use.tool_call_id}")
         item = WorkItem(WorkKind.TOOL, use.name, work_id, self.id_of(use.stage_id))
-        self._register(
-            WorkKind.TOOL, use.name, work_id, item.parent, NodeCallHandle(stop), tool_call_id=use.tool_call_id
-        )
-        try:
-            yield item
-        finally:
-            self.registry.finish(self.session_id, work_id, item.how, pids=item.pids)
+        handle = NodeCallHandle(stop)
+        with self.residencies.acquire(WorkKind.TOOL.value):
+            self._register(
+                WorkKind.TOOL, use.name, work_id, item.parent, handle, tool_call_id=use.tool_call_id
+            )
+            try:
+                yield item
+            finally:
+                self.registry.finish(self.session_id, work_id, item.how, pids=item.pids)
 
     def cancel(self) -> None:
         """Flag the run and all below it, and ask each to stop; waits for nothing."""

@@ -24,6 +24,13 @@ class Residency:
         """Whether it still holds the run back."""
         return self._held
 
+    def keep(self) -> None:
+        """The preserve policy keeps it: from now on only who waits for all residencies waits for it."""
+        self.kept = True
+        if self._parent is not None:
+            self._parent.keep()
+        self._owner._wake()  # pyright: ignore[reportPrivateUsage] - the two are one thing
+
     def release(self) -> bool:
         """Give it up; true the first time."""
         if not self._held:
@@ -97,8 +104,18 @@ class Residencies:
             if waiter in self._waiters:
                 self._waiters.remove(waiter)
 
+    def abandon(self) -> dict[str, int]:
+        """Give up all that are left, and say what they were: whoever calls this names them in the record."""
+        left = self.by_label()
+        for residency in tuple(self._held):
+            residency.release()
+        return left
+
     def _released(self, residency: Residency) -> None:
         self._held.pop(residency, None)
+        self._wake()
+
+    def _wake(self) -> None:
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():
