@@ -15,7 +15,12 @@ from typing import IO, Any, Final, Self
 from remit.workspaces._bubblewrap import find_bubblewrap
 from remit.workspaces._checkout import Checkout
 from remit.workspaces._checkout_request import CheckoutRequest
-from remit.workspaces._failures import KeeperLost, WorkspaceOperationError, WorkspaceRefused
+from remit.workspaces._failures import (
+    KeeperLost,
+    SandboxUnavailable,
+    WorkspaceOperationError,
+    WorkspaceRefused,
+)
 from remit.workspaces._link import KeeperLink
 from remit.workspaces._probe import Probe, choose_sandbox
 from remit.workspaces._sandbox import plan_checkout, prepare_etc, trial_options
@@ -51,7 +56,14 @@ class Keeper:
 
         Raises:
             KeeperLost: the process doesn't come up; the message holds what it said.
+            SandboxUnavailable: this system isn't Linux.
         """
+        if sys.platform != "linux":
+            raise SandboxUnavailable(
+                "checkouts need Linux so far: run remit in a Linux machine or container",
+                reasons={"platform": sys.platform},
+                fix="run remit in a Linux machine or container",
+            )
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         errors = tempfile.TemporaryFile(prefix="remit-keeper-")  # noqa: SIM115  closed by aclose
         try:
