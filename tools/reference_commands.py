@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import textwrap
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
@@ -81,8 +82,14 @@ def _kind(option: click.Option) -> str:
 
 
 def _meaning(option: click.Option) -> str:
-    return _text(option.help).replace("|", "\\|").replace("\n", " ")
+    return " ".join((option.help or "").split()).replace("|", "\\|")
 
 
 def _text(text: str | None) -> str:
-    return inspect.cleandoc(text or "").replace("\b\n", "")
+    """A help text as Markdown: what the command line must not re-wrap becomes a block."""
+    paragraphs = inspect.cleandoc(text or "").split("\n\n")
+    return "\n\n".join(_block(part) if part.startswith("\b\n") else part for part in paragraphs)
+
+
+def _block(paragraph: str) -> str:
+    return "```\n" + textwrap.dedent(paragraph.removeprefix("\b\n")) + "\n```"
