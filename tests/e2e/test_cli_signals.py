@@ -10,8 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from cli_kit import ANSWER, BROKEN, DONE, FIX, FIXED, GOOD, PASS, PLAN, CommandLine, finish, shell
-from cli_kit import wait_for_process, wait_until_gone
+from cli_kit import (
+    ANSWER,
+    BROKEN,
+    DONE,
+    FIX,
+    FIXED,
+    GOOD,
+    PASS,
+    PLAN,
+    CommandLine,
+    finish,
+    shell,
+    wait_for_process,
+    wait_until_gone,
+)
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 
