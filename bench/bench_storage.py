@@ -39,6 +39,8 @@ STEPS_AT_ONCE = 6_000
 REVIEWED_RUNS = 200
 ONE_CALL_RUNS = 400
 HELD_RUNS = 2_000
+SHARE_OF_FLOOR = 0.3
+"""Where the bare database is slow, we may be so too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,10 +132,11 @@ async def measure_alone() -> list[Figure]:
             began = time.perf_counter()
             await store.append("run_1", run.generation, [work_registered(str(place))])
             steps.append((time.perf_counter() - began) * 1000)
+    bare = statistics.median(floor)
     half, most = statistics.median(steps), percentile(steps, 0.99)
     return [
         Figure(
-            name="durable step alone, p50", value=half, unit="ms", floor=statistics.median(floor), budget=1.2
+            name="durable step alone, p50", value=half, unit="ms", floor=bare, budget=max(1.2, bare + 1.0)
         ),
         Figure(name="durable step alone, p99", value=most, unit="ms", floor=percentile(floor, 0.99)),
     ]
@@ -153,7 +156,10 @@ async def measure_together(runs: int, *, rows_a_commit: int) -> Figure:
             for run in claimed:
                 group.create_task(_append_steps(store, run, STEPS_AT_ONCE // runs))
         rate = STEPS_AT_ONCE / (time.perf_counter() - began)
-    return Figure(name=f"durable steps at {runs} runs", value=rate, unit="steps/s", floor=floor, budget=9_000)
+    budget = min(9_000, SHARE_OF_FLOOR * floor)
+    return Figure(
+        name=f"durable steps at {runs} runs", value=rate, unit="steps/s", floor=floor, budget=budget
+    )
 
 
 async def _append_steps(store: SqliteStore, run: StoredRun, steps: int) -> None:

@@ -145,6 +145,50 @@ async def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path: Path) -> Non
         assert left.view.id == "run_1"
 
 
+class FailingDisk:
+    """A disk that fails in one way, while it is told to."""
+
+    def __init__(self) -> None:
+        self.code: int | None = None
+
+    def __call__(self, moment: CommitMoment, commit: Commit) -> None:
+        if moment == "before" and self.code is not None:
+            error = sqlite3.OperationalError("disk I/O error")
+            error.sqlite_errorcode = self.code
+            raise error
+
+
+async def test_a_disk_that_fails_for_a_while(tmp_path: Path) -> None:
+    """What couldn't be written is refused as a whole, with a typed error; afterwards all goes on."""
+    disk = FailingDisk()
+    async with SqliteStore.open(tmp_path, clock=SystemClock(), on_commit=disk) as store:
+        run = await admit_on(store, "run_1")
+        disk.code = sqlite3.SQLITE_IOERR_WRITE
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(_outcome(store.append("run_1", run.generation, [work_registered("a")])))
+                for _ in range(3)
+            ]
+        assert [type(task.result()) for task in tasks] == [StorageError] * 3
+        disk.code = None
+        (event,) = await store.append("run_1", run.generation, [work_registered("b")])
+        assert event.seq == 2
+
+
+async def test_a_disk_that_cant_promise(tmp_path: Path) -> None:
+    """After a write that may or may not be durable nobody knows what the disk holds: the store ends."""
+    disk = FailingDisk()
+    async with SqliteStore.open(tmp_path, clock=SystemClock(), on_commit=disk) as store:
+        run = await admit_on(store, "run_1")
+        disk.code = sqlite3.SQLITE_IOERR_FSYNC
+        for _ in range(2):
+            outcome = await _outcome(store.append("run_1", run.generation, [work_registered("a")]))
+            assert isinstance(outcome, StorageError)
+            disk.code = None
+    async with SqliteStore.open(tmp_path, clock=SystemClock()) as store:
+        assert len(await store.read_events("run_1")) == 1
+
+
 async def test_close_stores_what_was_handed_over(tmp_path: Path) -> None:
     """`aclose` waits for the writes that were begun; the file alone then holds everything."""
     store = await SqliteStore.open(tmp_path, clock=SystemClock())

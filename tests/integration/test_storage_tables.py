@@ -93,6 +93,23 @@ async def test_the_tables_put_a_wrong_memory_right(tmp_path: Path, monkeypatch: 
             await store.append("run_1", run.generation, [settling()])
 
 
+async def test_what_is_remembered_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many runs are written to, the memory of them is bounded; what was forgotten is read anew."""
+    monkeypatch.setattr("remit.storage._held._MOST_HELD", 3)
+    async with SqliteStore.open(tmp_path, clock=SystemClock()) as store:
+        runs = [await admit_on(store, f"run_{place}") for place in range(10)]
+        for place in range(3):
+            async with asyncio.TaskGroup() as group:
+                for run in runs:
+                    group.create_task(
+                        store.append(run.view.id, run.generation, [work_registered(str(place))])
+                    )
+        for run in runs:
+            events = await store.read_events(run.view.id)
+            assert [event.work_id for event in events[1:]] == ["0", "1", "2"]
+        assert await store.find_drift() == ()
+
+
 async def test_what_nobody_foresaw_fails_alone(tmp_path: Path) -> None:
     """A value that can't be stored at all fails its own append, and the others of the batch go on."""
     async with SqliteStore.open(tmp_path, clock=SystemClock()) as store:

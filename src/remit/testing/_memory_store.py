@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from remit.contract import AttemptEnded, AttemptStarted, RunEnded, RunQueued, RunRequest, RunView
+from remit.contract import AttemptEnded, AttemptStarted, RunEnded, RunQueued, RunRequest, RunStatus, RunView
 from remit.errors import (
     AlreadyDecided,
     IdempotencyConflict,
@@ -115,6 +115,8 @@ class MemoryStore:
         return by_key or by_id
 
     def _admit(self, submission: Submission) -> _Run:
+        if submission.run.status is not RunStatus.QUEUED:
+            raise InternalError(f"a run is admitted queued, not {submission.run.status}")
         _, replaced = clean_json(submission.request.to_json())
         queued = RunQueued(
             run=submission.run,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from remit.contract import RunReleased, RunStatus
-from remit.errors import IdempotencyConflict, InvalidRequest, StaleGeneration
+from remit.errors import IdempotencyConflict, InternalError, InvalidRequest, StaleGeneration
 from remit.testing._store_samples import (
     fact,
     sample_submission,
@@ -113,6 +114,14 @@ class AdmissionRules:
             await harness.store.submit(sample_submission("run_1", epoch=epoch, idempotency_key="k\ud800"))
         assert await harness.store.find_run("run\x00") is None
         assert await harness.store.find_run("run\ud800") is None
+
+    async def test_a_run_is_admitted_queued(self, harness: StoreHarness) -> None:
+        """A run begins at the beginning."""
+        submission = sample_submission("run_1", epoch=harness.start_epoch())
+        begun = submission.run.model_copy(update={"status": RunStatus.WORKING})
+        with pytest.raises(InternalError):
+            await harness.store.submit(replace(submission, run=begun))
+        assert await harness.store.find_run("run_1") is None
 
     async def test_tenants_dont_meet(self, harness: StoreHarness) -> None:
         """R63, R78: the same id and key of another tenant are another run, and neither sees the other's."""
