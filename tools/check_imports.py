@@ -60,7 +60,7 @@ def main() -> int:
 
 
 def imports_of(source: Path) -> Iterator[Import]:
-    """Every absolute import under `source`, deferred ones too."""
+    """Every absolute import under `source`; deferred ones too, and those by `import_module` with a plain name."""
     for path in sorted(source.rglob("*.py")):
         relative = path.relative_to(source)
         if "data" in relative.parts:
@@ -75,6 +75,9 @@ def _imported(node: ast.AST) -> list[str]:
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
         return [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module") and node.args:
+        name = node.args[0]
+        return [name.value] if isinstance(name, ast.Constant) and isinstance(name.value, str) else []
     return []
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+
+import check_imports
 
 ROOT = Path(__file__).resolve().parents[2]
 REQUIREMENTS = ROOT / "requirements"
@@ -49,3 +52,22 @@ def test_the_locks_agree() -> None:
     """What is tested is what is run: the larger lock has the smaller one's versions."""
     tested = pins("dev.txt")
     assert {name: version for name, version in pins("run.txt").items() if tested.get(name) != version} == {}
+
+
+IMPORT_NAMES = {"pyyaml": "yaml", "pydantic-ai-slim": "pydantic_ai"}
+BROUGHT_ALONG = {"openai": "pydantic-ai-slim[openai]", "typing_extensions": "pydantic"}
+"""Imported, and part of what a dependency promises to bring."""
+PLUGINS = {"pytest-asyncio"}
+"""Loaded by another tool, never imported here."""
+
+
+def test_what_is_imported_is_asked_for() -> None:
+    """Each library that the code imports is a dependency, and each dependency is imported somewhere."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = [line for lines in project["optional-dependencies"].values() for line in lines]
+    wanted = {re.split(r"[\[<>=!; ]", line)[0] for line in [*project["dependencies"], *extras]} - PLUGINS
+    names = {IMPORT_NAMES.get(name, name.replace("-", "_")) for name in wanted}
+    tops = {found.module.split(".")[0] for found in check_imports.imports_of(ROOT / "src" / "remit")}
+    foreign = {top for top in tops if top not in sys.stdlib_module_names and top != "remit"}
+    assert foreign - names - set(BROUGHT_ALONG) == set()
+    assert names - foreign == set()
