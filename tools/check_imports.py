@@ -60,7 +60,7 @@ def main() -> int:
 
 
 def imports_of(source: Path) -> Iterator[Import]:
-    """Every absolute import under `source`; deferred ones too, and those by `import_module` with a plain name."""
+    """Every absolute import under `source`, deferred ones too, also those by `import_module`."""
     for path in sorted(source.rglob("*.py")):
         relative = path.relative_to(source)
         if "data" in relative.parts:
