@@ -19,7 +19,8 @@ BROKEN = "def double(number):\n    return number + 2\n"
 FIXED = "def double(number):\n    return number * 2\n"
 TEST = (
     "import unittest\n\nfrom doubling import double\n\n\n"
-    "class DoubleTest(unittest.TestCase):\n    def test_double(self):\n        self.assertEqual(double(3), 6)\n"
+    "class DoubleTest(unittest.TestCase):\n"
+    "    def test_double(self):\n        self.assertEqual(double(3), 6)\n"
 )
 ANSWER = "double now doubles."
 PLAN = {"stage": "plan", "json": {"plan": "Fix double.", "verification": "Run the tests."}}

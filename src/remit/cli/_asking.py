@@ -40,9 +40,7 @@ def build_request(options: RunOptions, prompt: str, place: Place) -> RunRequest:
     )
 
 
-def _workspace(options: RunOptions, place: Place) -> dict[str, str] | None:
-    if options.profile == "answer":
-        return None
+def _workspace(options: RunOptions, place: Place) -> dict[str, str]:
     asked: dict[str, str] = {"ref": place.workspace.ref}
     if options.base is not None:
         asked["base"] = options.base

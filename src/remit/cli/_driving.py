@@ -90,8 +90,7 @@ class Driver:
         host = Host(place.config, times=RunTimes(link_grace_ms=0), door_delivery="apply")
         async with host:
             self._tell_what_was_found(host)
-            if self._request.profile != "answer":
-                await self._require_sandbox(host, place)
+            await self._require_sandbox(host, place)
             # From here to the run's admission a signal is only remembered: a run that is being stored is
             # stored, and must then be cancelled as one.
             await asyncio.sleep(0)

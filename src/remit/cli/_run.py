@@ -22,9 +22,10 @@ review has passed and the workspace's own checks are no worse than before. stdou
 and nothing else; progress goes to stderr.
 
 \b
-Exit codes: 0 completed; 1 failed; 2 wrong use or settings, nothing started; 3 out of budget or time;
-4 cancelled; 5 rejected by review or checks; 6 it can't be proven how it ended; 75 try again later;
-130 and 143 stopped by Ctrl-C and SIGTERM. Ctrl-C waits until everything has ended; a second one doesn't.
+Exit codes: 0 completed; 1 failed; 2 wrong use or settings, nothing started; 3 out of budget or
+time; 4 cancelled; 5 rejected by review or checks; 6 it can't be proven how it ended; 75 try again
+later; 130 and 143 stopped by Ctrl-C and SIGTERM. Ctrl-C waits until everything has ended; a second
+one doesn't.
 """
 
 
@@ -75,8 +76,8 @@ class RunOptions:
 @click.option("--review-model", metavar="NAME:MODEL", help="Model of the review stage.")
 @click.option(
     "--profile",
-    type=click.Choice(["reviewed", "direct", "answer"]),
-    help="plan, work and review; or work alone; or one plain answer without a workspace.",
+    type=click.Choice(["reviewed", "direct"]),
+    help="reviewed: plan, work, review. direct: work alone; its patch is kept, not applied.",
 )
 @click.option(
     "--base",

@@ -30,8 +30,7 @@ def execute(options: RunOptions) -> int:
         wanted=options.workspace, config_file=options.config_file, allow_unconfined=options.allow_unconfined
     )
     request = build_request(options, prompt, place)
-    if request.profile != "answer":
-        require_usable(place, applies=not options.patch_only)
+    require_usable(place, applies=not options.patch_only)
     place = with_model(place, request)
     place = replace(place, config=with_wider_cap(place.config, request))
     results = Results()
