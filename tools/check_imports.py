@@ -31,7 +31,7 @@ DOORS: dict[str, set[str]] = {
     "openai": {"models", "testing"},
     "pydantic_ai": {"models", "testing"},
     "rich": {"cli"},
-    "sqlite3": {"storage", "workspaces", "testing"},
+    "sqlite3": {"storage", "workspaces", "testing", "cli"},  # cli: doctor tells its version
     "starlette": {"api", "testing"},
     "temporalio": {"engine"},
     "uvicorn": {"api", "host", "cli", "testing"},
