@@ -1,4 +1,4 @@
-"""What may be typed or lie around that can't work: one clear sentence, the right exit code, nothing half-done."""
+"""What may be typed or lie around that can't work: one sentence, the right exit code, nothing half-done."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ from cli_kit import (
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 
 
-def blocking(seconds: str) -> tuple[dict[str, object], ...]:
+def blocking(seconds: str) -> tuple[dict[str, Any], ...]:
     """A run whose work edits, then blocks in a command with a child that was set free."""
     return (PLAN, FIX, shell(f"setsid -f sleep {seconds}1; sleep {seconds}"), DONE, PASS)
 

@@ -98,7 +98,8 @@ def coloured(patch: str) -> Text:
     shown = Text()
     for line in plain(patch).split("\n"):
         shown.append(line + "\n", style=_style(line))
-    shown.right_crop(1)
+    while shown.plain.endswith("\n"):
+        shown.right_crop(1)
     return shown
 
 

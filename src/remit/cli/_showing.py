@@ -104,13 +104,14 @@ class _Show:
 
     def say(self, text: str, *, style: str = "") -> None:
         """A line."""
-        self._console.print(Text(text, style=style), soft_wrap=True)
+        self._console.print(Text(text, style=style), soft_wrap=not self._console.is_terminal)
 
     def claim(self, text: str, is_so: bool) -> None:
         """Something that was promised, and whether it was found to be so."""
         self.all_true = self.all_true and is_so
         sign, style = (self._glyphs.done, "green") if is_so else (self._glyphs.failed, "bold red")
-        self._console.print(Text.assemble((f"  {sign} ", style), text), soft_wrap=True)
+        line = Text.assemble((f"  {sign} ", style), text)
+        self._console.print(line, soft_wrap=not self._console.is_terminal)
 
     def part(self, title: str, place: Place, prompt: str, *, cancel: CancelInTool | None = None) -> Outcome:
         """One run, from its title to its report."""
@@ -138,11 +139,13 @@ class _Show:
         view = outcome.view
         assert view is not None, "there was a run"
         self.say("")
-        self.say("The reviewer's answer (what `remit run` prints to stdout):", style="dim")
-        self.say(plain(view.output or ""))
-        self.say("")
-        self._console.print(coloured(outcome.patch), soft_wrap=True)
-        self.say("")
+        if view.output:
+            self.say("The reviewer's answer (all that `remit run` prints to stdout):", style="dim")
+            self.say(plain(view.output))
+            self.say("")
+        if outcome.patch:
+            self._console.print(coloured(outcome.patch), soft_wrap=True)
+            self.say("")
         self.claim("plan, work and review went through, and the run completed", _is_completed(view))
         self.claim("the repository's own check failed before and passes now", _checks_turned(view))
         self.claim("exactly the reviewed change is in the repository", changed_paths(root) == ("slugs.py",))
@@ -167,7 +170,7 @@ class _Show:
             ended and complete,
         )
         self.claim(
-            f"the repository is as it was, byte for byte: {before.count} files, sha256 {after.sha256[:16]}",
+            f"the repository is as it was, byte for byte ({before.count} files, sha256 {after.sha256[:12]}…)",
             before == after,
         )
         left = still_there(cancel.seen)
@@ -180,10 +183,10 @@ class _Show:
     def closing(self, view: RunView, folder: Path, started: float) -> None:
         """Where things are."""
         self.say("")
-        self.say(
-            f"Both repositories are kept in {folder}. Took {duration((time.monotonic() - started) * 1000)}."
-        )
-        self.say(f"`remit show {view.id}` tells the first run step by step; `remit ps` lists both.")
+        took = duration((time.monotonic() - started) * 1000)
+        self.say(f"That took {took}. Both repositories are kept in {folder}")
+        self.say("`remit ps` lists both runs; this tells the first one step by step:")
+        self.say(f"  remit show {view.id}", style="cyan")
 
 
 def _is_completed(view: RunView) -> bool:
