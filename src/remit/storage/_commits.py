@@ -12,7 +12,7 @@ import sqlite3
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from remit.errors import InternalError, RemitError, StorageFull
 from remit.primitives import Clock
@@ -27,6 +27,24 @@ from remit.storage._reserve import Reserve
 from remit.storage._transaction import Operation, Transaction
 
 _RETRY_SECONDS = 0.02
+T = TypeVar("T")
+
+
+class Reply(asyncio.Future[T]):
+    """What a caller waits for, whoever cancels it meanwhile.
+
+    It doesn't let itself be cancelled, so a task that waits for it gets its cancel when the reply is
+    there: the write is settled by then.
+    """
+
+    def cancel(self, msg: Any = None) -> bool:
+        """No."""
+        return False
+
+    def forget(self) -> None:
+        """Nobody will look at the reply any more; an error in it isn't worth a warning."""
+        if self.done():
+            self.exception()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,7 +52,7 @@ class Request:
     """An operation, and who waits for its answer."""
 
     operation: Operation[Any]
-    reply: asyncio.Future[Any]
+    reply: Reply[Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from remit.primitives import Clock, SystemIds, clean_text
 from remit.runs import AttemptRow, HistoryEntry, StoredRun, Submission, Submitted
 from remit.storage import _queries
 from remit.storage._claiming import unfinished_of_dead
-from remit.storage._commits import Answer, Commits, Request
+from remit.storage._commits import Answer, Commits, Reply, Request
 from remit.storage._epochs import Epochs
 from remit.storage._folder import DataFolder
 from remit.storage._held import RunRef
@@ -302,9 +302,12 @@ class SqliteStore:
         """Hand an operation to the writer and wait for its answer, whoever cancels meanwhile."""
         if asyncio.get_running_loop() is not self._loop:
             raise MisuseError("a store belongs to the event loop that opened it")
-        reply: asyncio.Future[T] = self._loop.create_future()
+        reply: Reply[T] = Reply(loop=self._loop)
         self._writer.put(Request(operation, reply))
-        return await settled(reply)
+        try:
+            return await reply
+        finally:
+            reply.forget()
 
     def _deliver(self, answers: Sequence[Answer], grown: Mapping[RunRef, int]) -> None:
         self._call_on_loop(partial(self._receive, answers, grown))
