@@ -13,9 +13,7 @@ from remit.errors import ConfigError, InvalidRequest
 from remit.runs import refuse_later
 
 LATER: list[tuple[dict[str, Any], str]] = [
-    ({"session_id": "s"}, "session_id"),
     ({"continues": "run_1"}, "continues"),
-    ({"on_busy": "enqueue"}, "on_busy"),
     ({"webhook": "https://example.org/x"}, "webhook"),
     ({"in_place": True}, "in_place"),
     ({"profile": "answer"}, "profile"),

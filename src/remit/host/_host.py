@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
+from weakref import WeakValueDictionary
 
 from remit.admission import (
     STAGES_OF,
@@ -31,7 +32,7 @@ from remit.models import ModelPool, Providers, build_pool
 from remit.node_agent import EmbeddedNode
 from remit.nodes import InProcessLink
 from remit.primitives import Clock, Ids, Redactor, SystemClock, SystemIds
-from remit.requests import fingerprint, parse_request
+from remit.requests import ParsedRequest, fingerprint, parse_request
 from remit.runs import (
     CancelAsked,
     CancelBy,
@@ -41,6 +42,7 @@ from remit.runs import (
     RunStore,
     RunTimes,
     StoredRun,
+    StoreSessions,
     Submission,
     refuse_later,
     sweep_dead_runs,
@@ -80,6 +82,7 @@ class Host:
         self._providers = Providers(clock=self.clock, ids=self.ids)
         self._prices = PriceBook(config.prices)
         self._redactor = Redactor()
+        self._session_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._parts: _Parts | None = None
         self.swept: tuple[RunView, ...] = ()
         """Runs of dead hosts that were ended when this one opened."""
@@ -146,6 +149,7 @@ class Host:
             feed=feed,
             admission=admission,
             engine=engine,
+            sessions=StoreSessions(store),
         )
         self.swept = await sweep_dead_runs(store, epoch.id, self.clock)
 
@@ -177,18 +181,35 @@ class Host:
             IdempotencyConflict: Its id or key was used for another request.
             StorageError: It couldn't be stored.
         """
-        parts = self._open_parts
         parsed = parse_request(request)
         refuse_later(parsed.request)
         if self._asks_for_prices(parsed.request):
             await asyncio.to_thread(self._prices.load)
-        decision = parts.admission.decide(parsed, door_delivery=self._door_delivery)
-        if isinstance(decision, Deferred) and await self._is_repeated(parsed.request):
-            return Run(self, parsed.request.id or "")
+        async with self._session_lock(parsed.request):
+            return await self._admit(parsed, idempotency_key)
+
+    async def _admit(self, parsed: ParsedRequest, idempotency_key: str | None) -> Run:
+        """Decide, store and start; nothing else of the same session is decided meanwhile."""
+        parts, request = self._open_parts, parsed.request
+        facts = await parts.sessions.look(
+            session_id=request.session_id, continues=request.continues, tenant="local"
+        )
+        decision = parts.admission.decide(parsed, facts=facts, door_delivery=self._door_delivery)
+        if isinstance(decision, Deferred) and await self._is_repeated(request):
+            return Run(self, request.id or "")
         if not isinstance(decision, Admitted):
             raise decision.error
         self._pools_of(decision.binding)  # a provider without its key is refused here, not later
+        if decision.interrupts is not None:
+            Run(self, decision.interrupts).cancel_nowait(reason="another run of its session")
         return await self._submit(decision, idempotency_key)
+
+    def _session_lock(self, request: RunRequest) -> AbstractAsyncContextManager[Any]:
+        """Held while a request of a session is admitted, so that two can't both find it free."""
+        name = request.session_id or request.continues
+        if name is None:
+            return nullcontext()
+        return self._session_locks.setdefault(name, asyncio.Lock())
 
     async def _is_repeated(self, request: RunRequest) -> bool:
         """Whether the request's own id names a run that was admitted for the same request before."""
@@ -343,3 +364,4 @@ class _Parts:
     feed: Feed
     admission: Admission
     engine: EmbeddedEngine
+    sessions: StoreSessions

@@ -66,6 +66,7 @@ class Pipeline:
         tools: RunTools | None,
         prepared: Prepared | None,
         budget: Budget,
+        session_context: str | None = None,
     ) -> None:
         self._context = context
         self._journal = journal
@@ -73,6 +74,7 @@ class Pipeline:
         self._tools = tools
         self._prepared = prepared
         self._budget = budget
+        self._session_context = session_context
         self._working = WorkingTime(clock=context.clock)
         self._wall_ends = 0.0
         self._plan: StageAnswer | None = None
@@ -308,6 +310,7 @@ class Pipeline:
             options=binding.stage(kind).options,
             limits=view.limits,
             require_evidence=binding.require_evidence and self._tools is not None,
+            session_context=self._session_context,
             plan=self._plan.fields["plan"] if self._plan and kind != "plan" else None,
             verification=self._plan.fields["verification"] if self._plan and kind != "plan" else None,
             commands=tuple(self._commands),

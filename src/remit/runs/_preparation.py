@@ -10,14 +10,16 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from remit.contract import Prepared, PrepareRequest, Terminal, WorkKind
+from remit.contract import CancelRequest, Prepared, PrepareRequest, StoppedCall, Terminal, WorkKind
 from remit.errors import NodeError, OwnershipError, RemitError
 from remit.models import ModelPool
+from remit.nodes import NodeLink
 from remit.runs._context import RunContext
 from remit.runs._deadlines import queue_terminal
 from remit.runs._endings import Ended
 from remit.runs._expiring import until
 from remit.runs._journal import RunJournal
+from remit.runs._shield import despite_cancel
 from remit.runs._work import RunWork
 
 _Value = TypeVar("_Value")
@@ -96,5 +98,25 @@ async def _prepare_node(context: RunContext, journal: RunJournal, work: RunWork)
         subdir=(asked.subdir if asked else None) or "",
         isolation="in_place" if context.stored.request.in_place else None,
     )
-    with work.item(WorkKind.NODE_CALL, "prepare", name="prepare"):
-        return await context.link.prepare(request)
+    with work.item(WorkKind.NODE_CALL, "prepare", name="prepare") as item:
+        try:
+            return await context.link.prepare(request)
+        except asyncio.CancelledError:
+            # The node goes on with what it was asked until it is told to stop: it may be running checks.
+            stopped = await despite_cancel(_stop(context.link, request, context.times.cancel_grace_ms))
+            item.how, item.pids = stopped.how, stopped.pids
+            raise
+
+
+async def _stop(link: NodeLink, request: PrepareRequest, grace_ms: int) -> StoppedCall:
+    """End the preparation on the node; answers when its processes are gone.
+
+    Raises:
+        NodeError: The node couldn't end it.
+    """
+    asked = CancelRequest(run_id=request.run_id, generation=request.generation, grace_ms=grace_ms)
+    answer = await link.cancel(asked)
+    if not answer.complete:
+        raise NodeError("the node couldn't end the run's preparation", reason="unavailable")
+    ended = StoppedCall(stage_id="", tool_call_id="", label="prepare", how="already_ended", ms=0)
+    return next((item for item in answer.items if item.label == "prepare"), ended)

@@ -14,6 +14,7 @@ from remit.runs._endings import Decision, classify_error
 from remit.runs._journal import RunJournal
 from remit.runs._pipeline import Pipeline
 from remit.runs._preparation import prepare_run, within_queue_time
+from remit.runs._sessions import StoreSessions
 from remit.runs._settlement import Settlement
 from remit.runs._tools import RunTools
 from remit.runs._work import RunWork
@@ -45,6 +46,7 @@ class Supervisor:
             else None
         )
         self._pipeline: Pipeline | None = None
+        self._session_context: str | None = None
         self._live: asyncio.Task[Decision | OwnershipError] | None = None
 
     async def drive(self) -> RunView:
@@ -123,7 +125,11 @@ class Supervisor:
             return Decision(terminal=terminal)
 
     async def _admitted(self) -> Prepared | None:
-        """Wait for a place, then make everything ready; the run is `queued` all the while."""
+        """Wait for the session's turn and a place, then make everything ready; `queued` all the while."""
+        sessions, stored = StoreSessions(self._context.store), self._context.stored
+        if stored.view.session_id != stored.view.id:
+            await sessions.wait_turn(stored)
+            self._session_context = await sessions.context_of(stored)
         await self._context.place.acquire()
         return await prepare_run(self._context, self._journal, self._work)
 
@@ -138,6 +144,7 @@ class Supervisor:
             tools=self._tools,
             prepared=prepared,
             budget=Budget(self._journal.view.limits),
+            session_context=self._session_context,
         )
         return await self._pipeline.run()
 

@@ -23,10 +23,6 @@ def _later_fields(request: RunRequest) -> Iterator[str]:
         yield "content"
     if request.continues is not None:
         yield "continues"
-    if request.session_id is not None and request.session_id != request.id:
-        yield "session_id"
-    if request.on_busy is not None:
-        yield "on_busy"
     if request.webhook is not None:
         yield "webhook"
     if request.in_place:

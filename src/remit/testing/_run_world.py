@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from remit.admission import Admitted, Binding, Permits, decide
+from remit.admission import Admitted, Binding, Permits, SessionFacts, decide
 from remit.contract import RunRequest, RunView
 from remit.events import Event
 from remit.models import ModelPool
@@ -85,7 +85,9 @@ class RunWorld:
         """
         return await self.supervise(await self.admit(**request))
 
-    async def admit(self, *, binding: Binding | None = None, **request: Any) -> Supervisor:
+    async def admit(
+        self, *, binding: Binding | None = None, facts: SessionFacts | None = None, **request: Any
+    ) -> Supervisor:
         """Admit a run and claim it; what comes back can drive it."""
         bound = binding or Binding(name="reviewed", workspace="tree", delivery="apply")
         body = {"prompt": "Make a.txt new.", **request}
@@ -95,8 +97,10 @@ class RunWorld:
             catalog=_OneModel(),
             run_id=SystemIds().new("run"),
             now=self.clock.now(),
+            facts=facts,
         )
-        assert isinstance(decision, Admitted), decision
+        if not isinstance(decision, Admitted):
+            raise decision.error
         await self.store.submit(
             Submission(
                 run=decision.run,
