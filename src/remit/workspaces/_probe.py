@@ -34,11 +34,11 @@ class Probe:
     landlock_problem: str = "the Landlock level isn't built yet"
 
     @classmethod
-    def from_answer(cls, answer: dict[str, Any], *, bubblewrap: Path | None) -> Probe:
+    def from_answer(cls, answer: dict[str, Any]) -> Probe:
         """What the zygote's own trial said."""
         return cls(
             platform=sys.platform,
-            bubblewrap=bubblewrap,
+            bubblewrap=Path(answer["program"]) if answer["program"] else None,
             namespace_problem=answer["namespace"],
             overlay_problem=answer["overlay"],
             bubblewrap_problem=answer["bubblewrap"],

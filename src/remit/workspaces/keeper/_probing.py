@@ -21,7 +21,7 @@ _TIMEOUT_S: Final = 20
 
 def probe(link: socket.socket, order: dict[str, Any]) -> None:
     """The whole life of a process that is forked to look: tries everything and answers."""
-    answer: dict[str, Any] = {"namespace": None, "overlay": None, "bubblewrap": None, "cgroup": None}
+    answer: dict[str, Any] = {"namespace": None, "overlay": None, "bubblewrap": None, "program": None}
     answer["cgroup"], answer["cgroup_reason"] = _cgroups.find_pids_folder()
     data = Path(order["data"])
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -30,9 +30,10 @@ def probe(link: socket.socket, order: dict[str, Any]) -> None:
     except OSError as error:
         reason = f"a mount namespace is refused ({error.strerror or error})"
         answer.update(namespace=reason, overlay=reason, bubblewrap=reason)
+        answer["program"] = next(iter(order["bubblewraps"]), None)
     else:
         answer["overlay"] = _try_overlay(data, privileged=privileged)
-        answer["bubblewrap"] = _try_bubblewrap(order["bubblewrap"], order["options"])
+        answer["program"], answer["bubblewrap"] = _try_all(order["bubblewraps"], order["options"])
     loop = Loop()
     channel = Channel(loop, link, on_frame=lambda frame: None, on_closed=loop.stop)
     channel.send(0, {"result": answer})
@@ -75,9 +76,19 @@ def _use_overlay(target: Path, upper: Path, *, lower: Path) -> str | None:
     return None
 
 
+def _try_all(programs: list[str], options: list[str]) -> tuple[str | None, str | None]:
+    """The first program that works; else the first one there is, and why it doesn't work."""
+    problems = [(program, _try_bubblewrap(program, options)) for program in programs[:1]]
+    for program in programs[1:]:
+        if problems[-1][1] is None:
+            break
+        problems.append((program, _try_bubblewrap(program, options)))
+    if not problems:
+        return None, "bubblewrap isn't installed"
+    return problems[-1] if problems[-1][1] is None else problems[0]
+
+
 def _try_bubblewrap(program: str, options: list[str]) -> str | None:
-    if not program:
-        return "bubblewrap isn't installed"
     try:
         done = subprocess.run(
             [program, *options],
