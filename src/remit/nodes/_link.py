@@ -110,6 +110,7 @@ class InProcessLink:
         self._handler = handler
         self._numbers = itertools.count(1)
         self._group: asyncio.TaskGroup | None = None
+        self._serving: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> InProcessLink:
         self._group = await asyncio.TaskGroup().__aenter__()
@@ -120,6 +121,8 @@ class InProcessLink:
     ) -> None:
         group, self._group = self._group, None
         if group is not None:
+            for task in self._serving:
+                task.cancel()  # nobody is left to hear the answer, or to say stop
             await group.__aexit__(kind, error, trace)
 
     def pending_count(self, run_id: str | None = None) -> int:
@@ -168,10 +171,15 @@ class InProcessLink:
         key = self._key(request)
         future = self.waiters.expect(key)
         try:
-            self._group.create_task(self._serve(key, request), name=f"node {request.kind} {request.run_id}")
+            self._start(self._group, key, request)
             return _typed(await future, shape)
         finally:
             self.waiters.forget(key)
+
+    def _start(self, group: asyncio.TaskGroup, key: WaitKey, request: NodeRequest) -> None:
+        task = group.create_task(self._serve(key, request), name=f"node {request.kind} {request.run_id}")
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
 
     async def _serve(self, key: WaitKey, request: NodeRequest) -> None:
         try:
