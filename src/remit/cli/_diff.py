@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from rich.text import Text
@@ -9,6 +10,8 @@ from rich.text import Text
 from remit.cli._words import one_line, plain
 
 _BAR_CHARS = 24
+_INDEX = re.compile("^index ([0-9a-f]{9})[0-9a-f]+\\.\\.([0-9a-f]{9})[0-9a-f]+")
+"""Content lines begin with a space, + or -: this is the header of a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +100,7 @@ def coloured(patch: str) -> Text:
     """The patch for a terminal: control characters out, added lines green, removed ones red."""
     shown = Text()
     for line in plain(patch).split("\n"):
-        shown.append(line + "\n", style=_style(line))
+        shown.append(_INDEX.sub(r"index \1..\2", line) + "\n", style=_style(line))
     while shown.plain.endswith("\n"):
         shown.right_crop(1)
     return shown

@@ -64,4 +64,4 @@ def _check(check: CheckState) -> str:
         state = "passes"
     else:
         state = f"fails now, {exit_words(check.base_exit)}"
-    return f"{one_line(check.id, width=40)} from {one_line(check.why, width=80)} ({state})"
+    return f"{one_line(check.id, width=40)} ({one_line(check.why, width=80)}): {state}"

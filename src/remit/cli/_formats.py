@@ -99,16 +99,16 @@ def delivery_words(view: RunView) -> str:
     if view.patch is None or view.patch.files == 0:
         return "no changes"
     if delivery is None:
-        return "kept, not applied"
+        return "not applied"
     match delivery.status:
         case "delivered":
-            return "applied" if delivery.mode == "apply" else "kept, not applied"
+            return "applied" if delivery.mode == "apply" else "not applied"
         case "conflict":
             return "not applied: the files had changed meanwhile"
         case "discarded":
             return "discarded"
         case _:
-            return "kept, not applied"
+            return "not applied"
 
 
 def label_of(name: str, label: str, *, width: int) -> str:

@@ -37,7 +37,8 @@ def _tool_line(done: ToolCompleted, story: Story) -> str:
     parts = [] if done.status == "success" else [done.status.replace("_", " ")]
     if done.exit_code is not None:
         parts.append(f"exit {done.exit_code}")
-    parts.append(duration(done.duration_ms))
+    if done.status != "cancelled":
+        parts.append(duration(done.duration_ms))
     return f"{done.stage_id}: {label_of(done.name, label, width=_LABEL_CHARS)} ({', '.join(parts)})"
 
 

@@ -99,7 +99,7 @@ def _status(view: RunView, *, is_alive: bool) -> Text:
 def _result(view: RunView) -> str:
     if view.patch is None or not view.patch.files:
         return ""
-    words = {"kept, not applied": "kept"}
+    words = {"not applied": "kept"}
     delivered = delivery_words(view).partition(":")[0]
     return f"+{view.patch.insertions} -{view.patch.deletions} {words.get(delivered, delivered)}"
 

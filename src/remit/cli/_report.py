@@ -141,12 +141,8 @@ def next_steps(view: RunView) -> RenderableType:
         else:
             flag = "" if view.patch.reviewed else " --unreviewed"
             steps.append((f"remit patch {view.id} --apply{flag}", "apply it"))
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(style="cyan", no_wrap=True)
-    table.add_column(style="dim")
-    for command, what in steps:
-        table.add_row(command, what)
-    return _indented(table)
+    lines = [Text.assemble((f"  {command}", "cyan"), (f"  {what}", "dim")) for command, what in steps]
+    return Group(*lines)
 
 
 def _patch_words(view: RunView) -> str:

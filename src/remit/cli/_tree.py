@@ -157,7 +157,9 @@ class Tree:
         parts = [] if done.status == "success" else [done.status.replace("_", " ")]
         if done.exit_code is not None:
             parts.append(f"exit {done.exit_code}")
-        return f"{', '.join([*parts, duration(done.duration_ms)])}"
+        if done.status != "cancelled":
+            parts.append(duration(done.duration_ms))
+        return ", ".join(parts)
 
     def _asking(self, stage: StageStory) -> Text | None:
         attempt = stage.asking
