@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from remit.events import Artifact, Ephemeral, NewEvent, TranscriptEntry
+from remit.contract import RunView
+from remit.errors import StorageFull
+from remit.events import Artifact, Ephemeral, Event, NewEvent, TranscriptEntry
 from remit.runs._feed import Feed
 from remit.runs._ports import RunStore, StoredRun
 from remit.runs._projection import fold_payload
@@ -43,20 +45,27 @@ class RunJournal:
                 tenant=self._tenant,
             )
         except asyncio.CancelledError as cancel:
-            if (
-                cancel.__cause__ is None
-            ):  # the store raises a cancel after it has stored; a cause says it couldn't
+            # The store raises a cancel after it has stored; a cause says that it couldn't.
+            if cancel.__cause__ is None:
                 self._fold(events)
             raise
         self._fold(events)
 
     async def finish(self, *events: NewEvent, artifacts: Sequence[Artifact] = ()) -> None:
-        """Store the last facts; the last one is the terminal."""
-        await self._store.finish(
+        """Store the last facts, the terminal last; on a full disk without the artifacts."""
+        try:
+            stored = await self._finish(events, artifacts)
+        except StorageFull:
+            if not artifacts:
+                raise
+            stored = await self._finish(events, ())
+        self.view = RunView.model_validate(stored[-1].data)
+        self._feed.close(self.view.id)
+
+    async def _finish(self, events: Sequence[NewEvent], artifacts: Sequence[Artifact]) -> tuple[Event, ...]:
+        return await self._store.finish(
             self.view.id, self._generation, events, artifacts=artifacts, tenant=self._tenant
         )
-        self._fold(events)
-        self._feed.close(self.view.id)
 
     def emit(self, ephemeral: Ephemeral) -> None:
         """Show something to viewers; never waits."""

@@ -91,7 +91,7 @@ class Settlement:
             ),
             artifacts=self._draining.artifacts,
         )
-        return view
+        return self._journal.view
 
     async def put_away(self) -> None:
         """After the terminal: close a checkout that is kept and that nobody had to wait for."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any
 
 from remit.contract import (
@@ -30,7 +31,7 @@ from remit.nodes import NodeLink
 from remit.runs._context import RunContext
 from remit.runs._journal import RunJournal
 from remit.runs._shield import despite_cancel
-from remit.runs._work import RunWork
+from remit.runs._work import RunWork, WorkItem
 from remit.stages import ToolUse
 from remit.work import Residency
 
@@ -109,9 +110,9 @@ class RunTools:
             continues=view.continues,
         )
         with self._work.item(WorkKind.NODE_CALL, "open", name="open") as item:
-            await self._journal.append(item.registered())
-            self.checkout = self._work.residencies.acquire("checkout")
-            self.opened = await self._link.open(request)
+            async with self._on_record(item):
+                self.checkout = self._work.residencies.acquire("checkout")
+                self.opened = await self._link.open(request)
         await self._journal.append(
             NewEvent(
                 type="checkout.opened",
@@ -125,6 +126,23 @@ class RunTools:
             ),
             item.finished(),
         )
+
+    @asynccontextmanager
+    async def _on_record(self, item: WorkItem) -> AsyncGenerator[None]:
+        """Record that work begins; and that it ended where it is cut off. Whoever goes on records its end."""
+        begun = False
+        try:
+            try:
+                await self._journal.append(item.registered())
+            except asyncio.CancelledError as cancel:
+                begun = cancel.__cause__ is None  # a cause says that it couldn't be stored
+                raise
+            begun = True
+            yield
+        except BaseException:
+            if begun:
+                await despite_cancel(self._journal.append(item.finished()))
+            raise
 
     @property
     def _subdir(self) -> str:
