@@ -367,6 +367,27 @@ async def test_a_permit_is_not_held_while_waiting() -> None:
     await first
 
 
+async def test_who_waited_for_a_permit_keeps_the_pause_too() -> None:
+    """R52: a pause that came up while a request waited for its place holds for it as well."""
+    clock = JumpingClock()
+    asked_at: list[float] = []
+
+    async def refuse(_: Any) -> Outcome:
+        asked_at.append(clock.monotonic())
+        await asyncio.sleep(0.02)
+        return limited(30.0)
+
+    async def answer(_: Any) -> Outcome:
+        asked_at.append(clock.monotonic())
+        return done()
+
+    pool = make_pool(StubAdapter(refuse, answer), clock, max_concurrency=1)
+    async with asyncio.TaskGroup() as group:
+        for number in range(2):
+            group.create_task(ask(pool, request(run_id=f"run_{number}")))
+    assert [at - asked_at[0] >= 30 for at in asked_at] == [False, True, True]
+
+
 @pytest.mark.parametrize(
     ("model", "member", "asked", "grants", "reserved", "sent"),
     [
