@@ -52,6 +52,7 @@ from remit.runs._states import TRANSITIONS, Trigger, next_status
 from remit.runs._supervisor import Supervisor
 from remit.runs._supported import refuse_later
 from remit.runs._sweep import sweep_dead_runs
+from remit.runs._tombstones import Tombstone, end_buried
 
 __all__ = [
     "MAX_CONTEXT_CHARS",
@@ -94,6 +95,7 @@ __all__ = [
     "Submission",
     "Submitted",
     "Supervisor",
+    "Tombstone",
     "Trigger",
     "TurnBlocked",
     "TurnQuery",
@@ -111,6 +113,7 @@ __all__ = [
     "UsageTotals",
     "classify_error",
     "describe_run",
+    "end_buried",
     "fold_event",
     "fold_payload",
     "join_request",

@@ -23,6 +23,8 @@ from typing import Any, Protocol
 
 from remit.contract import AttemptEnded, AttemptStarted, RunRequest, RunView
 from remit.events import Artifact, Event, NewEvent, TranscriptEntry
+from remit.runs._control import CancelBy
+from remit.runs._tombstones import Tombstone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +93,26 @@ class RunStore(Protocol):
         """Store the run and its `run.queued`, in one transaction.
 
         Raises:
-            IdempotencyConflict: The id or key exists in this tenant with another fingerprint.
+            IdempotencyConflict: The id or key exists in this tenant with another fingerprint, and isn't dead.
         """
+        ...
+
+    async def bury(
+        self, run_id: str, *, by: CancelBy, reason: str | None = None, tenant: str = "local"
+    ) -> Tombstone | None:
+        """Make an id dead for ever; the first tombstone of an id stays.
+
+        From then on a `submit` with this id, of whatever request, gives a run that ended cancelled: where
+        there is none yet it is stored with its whole log, in one transaction. None: a run has the id, and
+        nothing was stored.
+
+        Raises:
+            InvalidRequest: It isn't an id.
+        """
+        ...
+
+    async def find_tombstone(self, run_id: str, *, tenant: str = "local") -> Tombstone | None:
+        """The tombstone of an id, or None. It stays when a run was submitted for it."""
         ...
 
     async def claim(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from remit.errors import SchemaTooNew, StorageError
-from remit.storage._schema import SCHEMA_V1
+from remit.storage._schema import SCHEMA_V1, SCHEMA_V2
 
 APPLICATION_ID: Final = 0x524D_4954
 """Marks the file as ours ("RMIT")."""
@@ -28,7 +28,12 @@ def _create(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
-MIGRATIONS: Final = (Migration(number=1, apply=_create),)
+def _add_tombstones(connection: sqlite3.Connection) -> None:
+    for statement in SCHEMA_V2:
+        connection.execute(statement)
+
+
+MIGRATIONS: Final = (Migration(number=1, apply=_create), Migration(number=2, apply=_add_tombstones))
 """All of them, in order."""
 
 

@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from remit.contract import RunQueued, RunStatus
+from remit.contract import RunQueued, RunStatus, RunView
 from remit.errors import IdempotencyConflict, InternalError, InvalidRequest, NotFound, PreconditionFailed
 from remit.events import Artifact, Event, NewEvent, TranscriptEntry
 from remit.primitives import clean_text, format_time, is_run_id
-from remit.runs import StoredRun, Submission, Submitted
+from remit.runs import StoredRun, Submission, Submitted, Tombstone, end_buried
+from remit.storage._burying import find_tombstone
 from remit.storage._claiming import choose_run
 from remit.storage._facts import (
     CLOSING_TYPES,
+    Fact,
     add_facts,
     artifact_rows,
     check_owner,
@@ -106,7 +108,7 @@ class Submit:
         if there is None:
             return Submitted(run=load_run(transaction.connection, self._insert(transaction)), created=True)
         key, fingerprint = there
-        if fingerprint != self.submission.fingerprint:
+        if fingerprint != self.submission.fingerprint and self._tombstone(transaction) is None:
             raise IdempotencyConflict("the same id or key was used before, with another request")
         self._bind_key(transaction, key)
         return Submitted(run=load_run(transaction.connection, key), created=False)
@@ -152,6 +154,8 @@ class Submit:
         )
         view = fold_facts(None, [fact])
         assert view is not None, "the first fact makes the row"
+        facts = [fact, *self._ends_at_once(transaction, view)]
+        view = fold_facts(view, facts[1:]) or view
         key = transaction.connection.execute(
             "INSERT INTO runs (tenant, id, session_id, binding, status, created_at, fingerprint, epoch)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -167,12 +171,27 @@ class Submit:
             ),
         ).lastrowid
         assert key is not None, "an insert gives the row its key"
-        add_facts(transaction.rows, key, [fact])
+        add_facts(transaction.rows, key, facts)
         transaction.rows.views[key] = view
         transaction.flush()
         self._bind_key(transaction, key)
-        transaction.stored.append((RunRef(submission.tenant, run.id), fact.event))
+        ref = RunRef(submission.tenant, run.id)
+        transaction.stored.extend((ref, stored.event) for stored in facts)
         return key
+
+    def _tombstone(self, transaction: Transaction) -> Tombstone | None:
+        return find_tombstone(transaction.connection, RunRef(self.submission.tenant, self.submission.run.id))
+
+    def _ends_at_once(self, transaction: Transaction, view: RunView) -> list[Fact]:
+        """What follows on the admission of a dead id; nothing where the id is alive."""
+        tombstone = self._tombstone(transaction)
+        if tombstone is None:
+            return []
+        at = transaction.clock.now()
+        return [
+            write_down(new, seq=seq, run_id=view.id, session_id=view.session_id, at=at)
+            for seq, new in enumerate(end_buried(view, tombstone, at=at), start=2)
+        ]
 
     def _bind_key(self, transaction: Transaction, key: int) -> None:
         if self.submission.idempotency_key is not None:

@@ -133,3 +133,18 @@ SCHEMA_V1: Final = (
     "CREATE INDEX history_by_run ON history (run)",
 )
 """The statements of the first released schema."""
+
+SCHEMA_V2: Final = (
+    # An id that was made dead before a run had it, for ever; the first who did so is remembered.
+    """
+    CREATE TABLE tombstones (
+        tenant TEXT NOT NULL,
+        id TEXT NOT NULL,
+        at TEXT NOT NULL,
+        "by" TEXT NOT NULL,
+        reason TEXT,
+        PRIMARY KEY (tenant, id)
+    ) WITHOUT ROWID
+    """,
+)
+"""What the second one adds."""

@@ -14,8 +14,9 @@ from typing import Any, Generic, Self, TypeVar
 from remit.errors import MisuseError
 from remit.events import Artifact, Event, NewEvent, TranscriptEntry
 from remit.primitives import Clock, SystemIds, clean_text
-from remit.runs import AttemptRow, HistoryEntry, StoredRun, Submission, Submitted
+from remit.runs import AttemptRow, CancelBy, HistoryEntry, StoredRun, Submission, Submitted, Tombstone
 from remit.storage import _queries
+from remit.storage._burying import Bury, find_tombstone
 from remit.storage._claiming import unfinished_of_dead
 from remit.storage._commits import Answer, Commits, Reply, Request
 from remit.storage._epochs import Epochs
@@ -163,6 +164,16 @@ class SqliteStore:
     async def submit(self, submission: Submission) -> Submitted:
         """See `RunStore`."""
         return await self._write(Submit(submission=submission))
+
+    async def bury(
+        self, run_id: str, *, by: CancelBy, reason: str | None = None, tenant: str = "local"
+    ) -> Tombstone | None:
+        """See `RunStore`."""
+        return await self._write(Bury(ref=RunRef(tenant, run_id), by=by, reason=reason))
+
+    async def find_tombstone(self, run_id: str, *, tenant: str = "local") -> Tombstone | None:
+        """See `RunStore`."""
+        return await self._readers.run(partial(find_tombstone, ref=_ref(tenant, run_id)))
 
     async def claim(
         self, epoch: str, *, run_id: str | None = None, tenant: str = "local"

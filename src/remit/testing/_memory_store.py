@@ -29,7 +29,17 @@ from remit.events import (
     payload_of,
 )
 from remit.primitives import Clock, clean_json, clean_text, dump_json, is_run_id
-from remit.runs import AttemptRow, HistoryEntry, StoredRun, Submission, Submitted, fold_event
+from remit.runs import (
+    AttemptRow,
+    CancelBy,
+    HistoryEntry,
+    StoredRun,
+    Submission,
+    Submitted,
+    Tombstone,
+    end_buried,
+    fold_event,
+)
 
 _ONCE = ("run.settling", "delivery.intent")
 
@@ -88,6 +98,7 @@ class MemoryStore:
         """In the order of admission."""
         self._keys: dict[tuple[str, str], _Run] = {}
         self._admitted = asyncio.Event()
+        self._tombstones: dict[tuple[str, str], Tombstone] = {}
 
     async def submit(self, submission: Submission) -> Submitted:
         """See `RunStore`."""
@@ -100,7 +111,7 @@ class MemoryStore:
         created = there is None
         if there is None:
             there = self._admit(submission)
-        elif there.fingerprint != submission.fingerprint:
+        elif there.fingerprint != submission.fingerprint and not self._is_dead(submission):
             raise IdempotencyConflict("used before, with another request")
         if key is not None:
             self._keys.setdefault((submission.tenant, key), there)
@@ -133,12 +144,35 @@ class MemoryStore:
         )
         event = self._number(NewEvent(type="run.queued", payload=queued), run, submission.run.session_id, 1)
         run.log.append(event)
+        tombstone = self._tombstones.get((run.tenant, run.id))
+        if tombstone is not None:
+            ending = end_buried(run.view(), tombstone, at=self._clock.now())
+            self._store(run, ending, (), ())
         run.request = RunRequest.model_validate(event.data["request"])
         run.view()
         self._runs[run.tenant, run.id] = run
         self._admitted.set()
         self._admitted = asyncio.Event()
         return run
+
+    def _is_dead(self, submission: Submission) -> bool:
+        return (submission.tenant, submission.run.id) in self._tombstones
+
+    async def bury(
+        self, run_id: str, *, by: CancelBy, reason: str | None = None, tenant: str = "local"
+    ) -> Tombstone | None:
+        """See `RunStore`."""
+        if not is_run_id(run_id):
+            raise InvalidRequest("not an id", param="id")
+        if (tenant, run_id) in self._runs:
+            return None
+        reason = None if reason is None else clean_text(reason)[0]
+        made = Tombstone(run_id=run_id, by=by, reason=reason, at=self._clock.now())
+        return self._tombstones.setdefault((tenant, run_id), made)
+
+    async def find_tombstone(self, run_id: str, *, tenant: str = "local") -> Tombstone | None:
+        """See `RunStore`."""
+        return self._tombstones.get((tenant, run_id))
 
     async def claim(
         self, epoch: str, *, run_id: str | None = None, tenant: str = "local"

@@ -15,10 +15,11 @@ from remit.testing._store_suite_admission import AdmissionRules
 from remit.testing._store_suite_harness import StoreHarness
 from remit.testing._store_suite_log import LogRules
 from remit.testing._store_suite_reading import ReadingRules
+from remit.testing._store_suite_tombstones import TombstoneRules
 from remit.testing._store_suite_waiting import WaitingRules
 
 __all__ = ["StoreHarness", "StoreSuite"]
 
 
-class StoreSuite(AdmissionRules, LogRules, ReadingRules, WaitingRules):
-    """The rules of admission and claims, of the log, of reading, and of waiting and cancelling."""
+class StoreSuite(AdmissionRules, TombstoneRules, LogRules, ReadingRules, WaitingRules):
+    """The rules of admission and claims, of dead ids, of the log, of reading, of waiting and cancelling."""
