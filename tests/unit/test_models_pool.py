@@ -369,7 +369,13 @@ async def test_a_permit_is_not_held_while_waiting() -> None:
 
 async def test_who_waited_for_a_permit_keeps_the_pause_too() -> None:
     """R52: a pause that came up while a request waited for its place holds for it as well."""
-    clock = JumpingClock()
+
+    class SlowClock(JumpingClock):
+        async def sleep(self, seconds: float) -> None:
+            await asyncio.sleep(0.05)  # so that others get their turn before the time has passed
+            await super().sleep(seconds)
+
+    clock = SlowClock()
     asked_at: list[float] = []
 
     async def refuse(_: Any) -> Outcome:
