@@ -22,6 +22,7 @@ from remit.admission._permits import (
     PermitRefused,
     Permits,
     Place,
+    Share,
 )
 from remit.admission._ports import Caller, Catalog, SessionFacts, Sessions
 
@@ -48,6 +49,7 @@ __all__ = [
     "Rejected",
     "SessionFacts",
     "Sessions",
+    "Share",
     "StageBinding",
     "decide",
     "effective_binding",

@@ -36,16 +36,24 @@ class PermitRefused:
 PermitAnswer: TypeAlias = PermitGranted | PermitQueued | PermitRefused
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """A bound that several runs have in common, such as those of one key."""
+
+    name: str
+    max_running: int
+
+
 @dataclass(slots=True)
 class _Waiting:
-    tenant: str
+    shares: tuple[Share, ...]
     granted: asyncio.Future[None] | None = None
 
 
 class Permits:
     """Places for runs, given out in the order in which they were asked for.
 
-    A tenant at its own bound waits without holding up the others. Belongs to the loop's thread.
+    A tenant or key at its own bound waits without holding up the others. Belongs to the loop's thread.
 
     Args:
         max_running: Runs that go on at once.
@@ -59,9 +67,9 @@ class Permits:
         self._max_running = max_running
         self._max_queued = max_queued
         self._max_per_tenant = max_running_per_tenant
-        self._running: dict[str, str] = {}
+        self._running: dict[str, tuple[Share, ...]] = {}
         self._queued: dict[str, _Waiting] = {}
-        self._of_tenant: dict[str, int] = {}
+        self._of_share: dict[str, int] = {}
 
     @property
     def running(self) -> int:
@@ -83,19 +91,26 @@ class Permits:
         """Whether the run has a place, or waits for one."""
         return run_id in self._running or run_id in self._queued
 
-    def ask(self, run_id: str, *, tenant: str = "local") -> PermitAnswer:
-        """Ask for a place; the run has it, or waits, or is refused. Asking again changes nothing."""
+    def ask(self, run_id: str, *, tenant: str = "local", share: Share | None = None) -> PermitAnswer:
+        """Ask for a place; the run has it, or waits, or is refused. Asking again changes nothing.
+
+        Args:
+            run_id: What names the run over all tenants.
+            tenant: Whose it is.
+            share: A bound of its own that it shares with others, such as its key's.
+        """
         if run_id in self._running:
             return PermitGranted()
         if run_id in self._queued:
             return PermitQueued(ahead=tuple(self._queued).index(run_id))
-        # Whoever waits can't run now (its tenant is at its bound), so nobody is overtaken here.
-        if self._fits(tenant):
-            self._grant(run_id, tenant)
+        shares = self._shares(tenant, share)
+        # Whoever waits can't run now (its tenant or key is at its bound), so nobody is overtaken here.
+        if self._fits(shares):
+            self._grant(run_id, shares)
             return PermitGranted()
         if len(self._queued) >= self._max_queued:
             return PermitRefused(running=self.running, queued=self.queued)
-        self._queued[run_id] = _Waiting(tenant)
+        self._queued[run_id] = _Waiting(shares)
         return PermitQueued(ahead=len(self._queued) - 1)
 
     def release(self, run_id: str) -> tuple[str, ...]:
@@ -106,11 +121,10 @@ class Permits:
         left = self._queued.pop(run_id, None)
         if left is not None and left.granted is not None and not left.granted.done():
             left.granted.set_result(None)
-        tenant = self._running.pop(run_id, None)
-        if tenant is not None:
-            self._of_tenant[tenant] -= 1
-            if self._of_tenant[tenant] == 0:
-                del self._of_tenant[tenant]
+        for share in self._running.pop(run_id, ()):
+            self._of_share[share.name] -= 1
+            if self._of_share[share.name] == 0:
+                del self._of_share[share.name]
         return self._grant_waiting()
 
     def place(self, run_id: str) -> Place:
@@ -136,23 +150,30 @@ class Permits:
         if run_id not in self._running:
             raise MisuseError(f"run {run_id} left the queue while somebody waited for its place")
 
-    def _fits(self, tenant: str) -> bool:
+    def _shares(self, tenant: str, share: Share | None) -> tuple[Share, ...]:
+        own = () if share is None else (Share(name=f"share {share.name}", max_running=share.max_running),)
+        if self._max_per_tenant is None:
+            return own
+        return (Share(name=f"tenant {tenant}", max_running=self._max_per_tenant), *own)
+
+    def _fits(self, shares: tuple[Share, ...]) -> bool:
         if len(self._running) >= self._max_running:
             return False
-        return self._max_per_tenant is None or self._of_tenant.get(tenant, 0) < self._max_per_tenant
+        return all(self._of_share.get(share.name, 0) < share.max_running for share in shares)
 
-    def _grant(self, run_id: str, tenant: str) -> None:
-        self._running[run_id] = tenant
-        self._of_tenant[tenant] = self._of_tenant.get(tenant, 0) + 1
+    def _grant(self, run_id: str, shares: tuple[Share, ...]) -> None:
+        self._running[run_id] = shares
+        for share in shares:
+            self._of_share[share.name] = self._of_share.get(share.name, 0) + 1
 
     def _grant_waiting(self) -> tuple[str, ...]:
         granted: list[str] = []
         for run_id, waiting in tuple(self._queued.items()):
             if len(self._running) >= self._max_running:
                 break
-            if self._fits(waiting.tenant):
+            if self._fits(waiting.shares):
                 del self._queued[run_id]
-                self._grant(run_id, waiting.tenant)
+                self._grant(run_id, waiting.shares)
                 granted.append(run_id)
                 if waiting.granted is not None and not waiting.granted.done():
                     waiting.granted.set_result(None)

@@ -33,6 +33,10 @@ class Caller:
     """The bindings that its key names; None: all. Any other answers as an unknown one."""
     limits: LimitRequest = field(default_factory=LimitRequest)
     """What its key allows at most."""
+    key_id: str | None = None
+    """The key's id, put on record with each run; None: the owner of the machine, in this process."""
+    max_running: int | None = None
+    """Runs of its key that go on at once; more of them wait. None: no bound of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

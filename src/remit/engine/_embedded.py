@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 from remit.errors import InternalError, MisuseError, NotFound, OwnershipError, RemitError
-from remit.runs import RunContext, RunControl, RunStore, StoredRun, Supervisor
+from remit.runs import RunContext, RunControl, RunStore, StoredRun, Supervisor, name_in_host
 from remit.work import Residencies
 
 _log = logging.getLogger(__name__)
@@ -54,35 +54,39 @@ class EmbeddedEngine:
         if group is not None:
             await group.__aexit__(kind, error, trace)
 
-    def start(self, run_id: str, *, residencies: Residencies | None = None) -> RunControl:
+    def start(
+        self, run_id: str, *, tenant: str = "local", residencies: Residencies | None = None
+    ) -> RunControl:
         """Take up an admitted run; joins the one that is going on. Never waits.
 
         Args:
             run_id: The run.
+            tenant: Whose it is.
             residencies: Those that the run's own count in; None: the host's.
         """
-        control = self._controls.get(run_id)
+        name = name_in_host(tenant, run_id)
+        control = self._controls.get(name)
         if control is None:
             if self._group is None:
                 raise MisuseError("the host is closed")
-            control = self._controls[run_id] = RunControl(
+            control = self._controls[name] = RunControl(
                 residencies=Residencies(parent=residencies or self._residencies)
             )
-            self._group.create_task(self._drive(run_id, control), name=f"drive {run_id}")
+            self._group.create_task(self._drive(run_id, tenant, control), name=f"drive {name}")
         return control
 
-    def find_control(self, run_id: str) -> RunControl | None:
+    def find_control(self, run_id: str, *, tenant: str = "local") -> RunControl | None:
         """The control of a run that this host drives now; None when it doesn't."""
-        return self._controls.get(run_id)
+        return self._controls.get(name_in_host(tenant, run_id))
 
     @property
     def running(self) -> tuple[str, ...]:
-        """The ids of the runs that this host drives now."""
+        """The runs that this host drives now, by `name_in_host`."""
         return tuple(self._controls)
 
-    async def _drive(self, run_id: str, control: RunControl) -> None:
+    async def _drive(self, run_id: str, tenant: str, control: RunControl) -> None:
         try:
-            stored = await self._store.claim(self._epoch, run_id=run_id)
+            stored = await self._store.claim(self._epoch, run_id=run_id, tenant=tenant)
             if stored is None:
                 raise NotFound(f"run {run_id} can't be taken up by this host", run_id=run_id)
             await Supervisor(self._make_context(stored, control)).drive()
@@ -95,6 +99,6 @@ class EmbeddedEngine:
             _log.exception("run %s: a fault of our own", run_id)
             control.fail(InternalError(f"{type(error).__name__}: {error}", run_id=run_id))
         finally:
-            del self._controls[run_id]
+            del self._controls[name_in_host(tenant, run_id)]
             if not control.ended.is_set():
                 control.fail(OwnershipError("another host owns this run now", run_id=run_id))

@@ -7,6 +7,7 @@ from remit.runs._endings import Decision, classify_error
 from remit.runs._feed import Feed
 from remit.runs._hosted import HostedInput, HostedRun
 from remit.runs._hosted_results import HostedResult, IndeterminateRun, SettledRun
+from remit.runs._naming import LOCAL_TENANT, id_of_name, name_in_host, tenant_of_name
 from remit.runs._operations import (
     Answer,
     Done,
@@ -55,6 +56,7 @@ from remit.runs._sweep import sweep_dead_runs
 from remit.runs._tombstones import Tombstone, end_buried
 
 __all__ = [
+    "LOCAL_TENANT",
     "MAX_CONTEXT_CHARS",
     "TRANSITIONS",
     "VIEW_TYPES",
@@ -116,12 +118,15 @@ __all__ = [
     "end_buried",
     "fold_event",
     "fold_payload",
+    "id_of_name",
     "join_request",
+    "name_in_host",
     "next_status",
     "queue_terminal",
     "refuse_later",
     "split_request",
     "stage_clock",
     "sweep_dead_runs",
+    "tenant_of_name",
     "wall_clock_terminal",
 ]

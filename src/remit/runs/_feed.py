@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from remit.contract import RunView
 from remit.events import TERMINAL_TYPES, Ephemeral, Event
 from remit.primitives import Clock
+from remit.runs._naming import name_in_host
 from remit.runs._ports import RunStore
 
 _LINE = 1_000
@@ -35,9 +36,9 @@ class Feed:
         self._clock = clock
         self._viewers: dict[str, set[_Viewer]] = {}
 
-    def publish(self, view: RunView, ephemeral: Ephemeral) -> None:
+    def publish(self, view: RunView, ephemeral: Ephemeral, *, tenant: str = "local") -> None:
         """Hand something to whoever looks at this run now."""
-        viewers = self._viewers.get(view.id)
+        viewers = self._viewers.get(name_in_host(tenant, view.id))
         if not viewers:
             return
         event = Event(
@@ -53,9 +54,9 @@ class Feed:
             viewer.line.append(event)
             viewer.wake.set()
 
-    def close(self, run_id: str) -> None:
+    def close(self, run_id: str, *, tenant: str = "local") -> None:
         """The run has ended: its viewers needn't wait any more."""
-        for viewer in self._viewers.get(run_id, ()):
+        for viewer in self._viewers.get(name_in_host(tenant, run_id), ()):
             viewer.closed = True
             viewer.wake.set()
 
@@ -64,18 +65,18 @@ class Feed:
 
         Cancellation: the viewer is gone; nothing else changes.
         """
-        viewer = _Viewer()
-        self._viewers.setdefault(run_id, set()).add(viewer)
+        viewer, name = _Viewer(), name_in_host(tenant, run_id)
+        self._viewers.setdefault(name, set()).add(viewer)
         try:
             async for event in self._merged(run_id, viewer, after, tenant):
                 yield event
                 if event.type in TERMINAL_TYPES:
                     return
         finally:
-            viewers = self._viewers[run_id]
+            viewers = self._viewers[name]
             viewers.discard(viewer)
             if not viewers:
-                del self._viewers[run_id]
+                del self._viewers[name]
 
     async def _merged(self, run_id: str, viewer: _Viewer, after: int, tenant: str) -> AsyncIterator[Event]:
         while True:

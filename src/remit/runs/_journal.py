@@ -60,7 +60,7 @@ class RunJournal:
                 raise
             stored = await self._finish(events, ())
         self.view = RunView.model_validate(stored[-1].data)
-        self._feed.close(self.view.id)
+        self._feed.close(self.view.id, tenant=self._tenant)
 
     async def _finish(self, events: Sequence[NewEvent], artifacts: Sequence[Artifact]) -> tuple[Event, ...]:
         return await self._store.finish(
@@ -69,7 +69,7 @@ class RunJournal:
 
     def emit(self, ephemeral: Ephemeral) -> None:
         """Show something to viewers; never waits."""
-        self._feed.publish(self.view, ephemeral)
+        self._feed.publish(self.view, ephemeral, tenant=self._tenant)
 
     def _fold(self, events: Sequence[NewEvent]) -> None:
         for event in events:

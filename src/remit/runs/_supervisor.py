@@ -12,6 +12,7 @@ from remit.runs._context import RunContext
 from remit.runs._control import CancelAsked
 from remit.runs._endings import Decision, classify_error
 from remit.runs._journal import RunJournal
+from remit.runs._naming import name_in_host
 from remit.runs._pipeline import Pipeline
 from remit.runs._preparation import prepare_run, within_queue_time
 from remit.runs._sessions import StoreSessions
@@ -36,7 +37,7 @@ class Supervisor:
         self._journal = RunJournal(context.store, context.stored, context.feed)
         self._work = RunWork(
             context.registry,
-            session_id=view.session_id,
+            session_id=name_in_host(context.stored.tenant, view.session_id),
             run_id=view.id,
             residencies=context.control.residencies,
         )
@@ -65,6 +66,7 @@ class Supervisor:
             cut_off = self._cut_off_stage(decision)
             settlement = Settlement(self._context, self._journal, self._work, self._tools)
             view = await settlement.settle(decision, stage_id=cut_off)
+            self._context.control.durable.set()
             await settlement.put_away()
         finally:
             self._work.end("closed")
