@@ -13,7 +13,7 @@ import pytest
 from git_repository import git, make_repository, write
 from remit.workspaces._changes import Blobs, Changes
 from remit.workspaces._collect import collect_changes
-from remit.workspaces._patch import write_patch
+from remit.workspaces._patch import PatchFolders, write_patch
 from remit.workspaces._pinning import Bases
 from remit.workspaces.keeper._tree import scan_upper
 
@@ -67,7 +67,8 @@ class Checkout:
             result=upper,
             blobs=blobs,
         )
-        return changes, (await write_patch(self.bases.git, changes.changes, blobs)).text
+        folders = PatchFolders(self.folder / "patches")
+        return changes, (await write_patch(self.bases.git, changes.changes, blobs, folders)).text
 
 
 FILES: dict[str, str | bytes] = {
@@ -247,6 +248,7 @@ async def test_the_pinned_base_outlives_the_users_edits(tmp_path: Path) -> None:
     )
     moved = {change.path for change in changes.changes if change.moved}
     assert moved == {"edit.txt", "drop.txt"}
-    patch = await write_patch(checkout.bases.git, changes.changes, blobs)
+    folders = PatchFolders(tmp_path / "patches")
+    patch = await write_patch(checkout.bases.git, changes.changes, blobs, folders)
     assert b" one\n two\n+three\n" in patch.text
     assert b"-gone soon\n" in patch.text

@@ -192,6 +192,47 @@ async def test_preparing_again_uses_what_is_known(tmp_path: Path, root: Path) ->
         assert third.base != first.base
 
 
+async def test_runs_that_come_together_share_the_preparation(tmp_path: Path, root: Path) -> None:
+    """Runs that come together share one look at the tree, made after each of them asked."""
+    async with node_of(tmp_path, root) as node:
+        looked: list[str] = []
+        pin = node.service._bases.pin
+
+        async def counting(*arguments: Any, **options: Any) -> Any:
+            looked.append((root / "app.py").read_text())
+            return await pin(*arguments, **options)
+
+        node.service._bases.pin = counting
+        async with asyncio.TaskGroup() as group:
+            first = group.create_task(node.prepare("run_first"))
+            await until(lambda: bool(looked))
+            write(root, {"app.py": "changed = 1\n"})
+            rest = [group.create_task(node.prepare(f"run_{n}")) for n in range(20)]
+        bases = {task.result().base for task in rest}
+        assert len(looked) == 2
+        assert len(bases) == 1
+        assert "+" in bases.pop()
+        assert first.result().checks[0].id == "unittest"
+
+
+async def test_in_place(tmp_path: Path, root: Path) -> None:
+    """In place the tree itself is worked on; what changed is still told against the base."""
+    async with node_of(tmp_path, root) as node:
+        opened = await node.open(isolation="in_place")
+        assert opened.isolation == "in_place"
+        await node.tool("write_file", relative_path="app.py", content="in place\n")
+        await node.tool("run_shell", command="git status --porcelain; rm sub/inner.txt")
+        assert (root / "app.py").read_text() == "in place\n"
+        snapshot = await node.snapshot()
+        assert {(path.path, path.change) for path in snapshot.paths} == {
+            ("app.py", "modified"),
+            ("sub/inner.txt", "deleted"),
+        }
+        assert "-    return a - b" in snapshot.patch
+        await node.cleanup()
+        assert (root / "app.py").read_text() == "in place\n"
+
+
 async def test_the_base_is_the_one_that_was_pinned(tmp_path: Path, root: Path) -> None:
     """`open` uses the pin; a user who edits meanwhile gets a conflict, and keeps the edit."""
     async with node_of(tmp_path, root) as node:

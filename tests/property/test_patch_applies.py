@@ -13,7 +13,7 @@ from remit.workspaces._base import BasePin
 from remit.workspaces._changes import Blobs, Changes
 from remit.workspaces._collect import collect_changes
 from remit.workspaces._git import Git
-from remit.workspaces._patch import Patch, write_patch
+from remit.workspaces._patch import Patch, PatchFolders, PathCounts, write_patch
 from remit.workspaces._pinning import Bases
 from remit.workspaces.keeper._tree import record_tree, scan_recorded
 from tree_model import Tree, copy_tree, lay_out, pairs, read_back
@@ -34,7 +34,8 @@ async def patch_between(base: Tree, result: Tree, folder: Path) -> tuple[Path, P
     changes = await collect_changes(
         bases.git, pin=pin, listing=listing, scan=scan, result=copied, blobs=blobs
     )
-    return lower, await write_patch(Git.find(), changes.changes, blobs), changes, pin
+    patch = await write_patch(Git.find(), changes.changes, blobs, PatchFolders(folder / "patches"))
+    return lower, patch, changes, pin
 
 
 def git_apply(folder: Path, patch: bytes, *options: str) -> None:
@@ -45,6 +46,25 @@ def git_apply(folder: Path, patch: bytes, *options: str) -> None:
         command, cwd=folder, input=patch, capture_output=True, env=environment, check=False, timeout=60
     )
     assert done.returncode == 0, done.stderr.decode("utf-8", "replace") + patch.decode("utf-8", "replace")
+
+
+def counted_by_git(folder: Path, patch: bytes) -> dict[str, PathCounts]:
+    """What git itself says that a patch does."""
+    command = ["git", "apply", "--numstat", "-z", "--allow-empty", "-"]
+    done = subprocess.run(command, cwd=folder, input=patch, capture_output=True, check=True, timeout=60)
+    counts: dict[str, PathCounts] = {}
+    for record in done.stdout.split(b"\0"):
+        if record:
+            insertions, deletions, name = record.split(b"\t", 2)
+            path = os.fsdecode(name)
+            earlier = counts.get(path, PathCounts())
+            found = (0, 0) if insertions == b"-" else (int(insertions), int(deletions))
+            counts[path] = PathCounts(
+                earlier.insertions + found[0],
+                earlier.deletions + found[1],
+                earlier.binary or insertions == b"-",
+            )
+    return counts
 
 
 @settings(max_examples=60)
@@ -74,6 +94,7 @@ def test_a_patch_applies_exactly(pair: tuple[Tree, Tree]) -> None:
         assert b"\0" not in patch.text
         patch.text.decode("utf-8")
         assert (patch.text == b"") == (base == result)
+        assert patch.paths == counted_by_git(lower, patch.text)
         if patch.text:
             git_apply(lower, patch.text)
         assert read_back(lower) == result

@@ -54,6 +54,7 @@ GENERATED = (
     ".venv/",
     "node_modules/",
     ".DS_Store",
+    ".remit-write-*",
 )
 """What tools leave behind: ignored unless the repository tracks it or says otherwise."""
 

@@ -8,7 +8,7 @@ import hashlib
 import os
 import tempfile
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from remit.workspaces.keeper._tree import (
     show_path,
 )
 
-__all__ = ["MAX_CHANGED", "collect_changes"]
+__all__ = ["MAX_CHANGED", "IgnoreMemory", "collect_changes"]
 
 MAX_CHANGED = 200_000
 """Changed names that are looked at, ignored ones among them."""
@@ -52,7 +52,14 @@ _MAX_IGNORE_BYTES = 1 << 20
 
 
 async def collect_changes(
-    git: Git, *, pin: BasePin, listing: Listing, scan: Scan, result: Path, blobs: Blobs
+    git: Git,
+    *,
+    pin: BasePin,
+    listing: Listing,
+    scan: Scan,
+    result: Path,
+    blobs: Blobs,
+    memory: IgnoreMemory | None = None,
 ) -> Changes:
     """Compare a checkout with its base.
 
@@ -63,6 +70,7 @@ async def collect_changes(
         scan: What was found in the checkout's changed layer.
         result: That layer: an overlay's upper folder, or a copied tree.
         blobs: Where the bytes of both sides are kept.
+        memory: What was found out of this checkout's ignored files before.
 
     Raises:
         TreeTooLarge: More changed than a patch may hold.
@@ -70,7 +78,7 @@ async def collect_changes(
     names = _resolve(scan, listing)
     skipped = [Skipped(show_path(path), what) for path, what in scan.special]
     skipped += _take_left_out(names, pin)
-    ignored = await _find_ignored(git, pin, listing, scan, result, names)
+    ignored = await _find_ignored(git, pin, listing, scan, result, names, memory or IgnoreMemory())
     for path in ignored:
         del names[path]
     if len(names) > MAX_PATCHED:
@@ -141,54 +149,82 @@ def _prefixes(path: str) -> Iterator[str]:
     return (show_path("/".join(parts[: length + 1])) for length in range(len(parts)))
 
 
+@dataclass(slots=True)
+class IgnoreMemory:
+    """The last answer of git about ignored files of one checkout."""
+
+    asked: tuple[object, ...] = ()
+    answer: frozenset[str] = frozenset()
+
+
 async def _find_ignored(
-    git: Git, pin: BasePin, listing: Listing, scan: Scan, result: Path, names: dict[str, Found | None]
-) -> set[str]:
+    git: Git,
+    pin: BasePin,
+    listing: Listing,
+    scan: Scan,
+    result: Path,
+    names: dict[str, Found | None],
+    memory: IgnoreMemory,
+) -> frozenset[str]:
     """Changed paths that git ignores; what is part of a git base isn't asked about."""
-    asked = sorted(path for path in names if pin.kind == "folder" or path not in listing)
-    if not asked:
-        return set()
-    with tempfile.TemporaryDirectory(prefix="remit-ignore-") as scratch:
-        tree = Path(scratch) / "tree"
-        tree.mkdir()
-        await asyncio.to_thread(_lay_out_ignore_files, asked, names, scan, Path(pin.lower), result, tree)
-        git_dir = Path(pin.private_git) if pin.private_git else _generated_only(Path(scratch) / "git")
-        # `./` keeps a leading colon from being magic; this command doesn't take paths as literal ones.
-        stdin = b"".join(b"./" + os.fsencode(path) + b"\0" for path in asked)
-        listed = await git.run(
-            "check-ignore",
-            "--no-index",
-            "-z",
-            "--stdin",
-            git_dir=git_dir,
-            work_tree=tree,
-            stdin=stdin,
-            extra={"GIT_LITERAL_PATHSPECS": "0"},
-            allowed=(0, 1),
-        )
-    return {os.fsdecode(path.removeprefix(b"./")) for path in listed.split(b"\0") if path}
+    paths = sorted(path for path in names if pin.kind == "folder" or path not in listing)
+    if not paths:
+        return frozenset()
+    texts = await asyncio.to_thread(_read_ignore_files, paths, names, scan, Path(pin.lower), result)
+    asked = (pin.store, *paths, *sorted(texts.items()))
+    if memory.asked != asked:
+        with tempfile.TemporaryDirectory(prefix="remit-ignore-") as scratch:
+            memory.answer = await _ask_ignored(git, pin, paths, texts, Path(scratch))
+            memory.asked = asked
+    return memory.answer
+
+
+async def _ask_ignored(
+    git: Git, pin: BasePin, paths: Sequence[str], texts: Mapping[str, bytes], scratch: Path
+) -> frozenset[str]:
+    """Let git look at an empty tree with the same ignore files."""
+    tree = scratch / "tree"
+    tree.mkdir()
+    for name, text in texts.items():
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_bytes(text)
+    git_dir = Path(pin.private_git) if pin.private_git else _generated_only(scratch / "git")
+    # `./` keeps a leading colon from being magic; this command doesn't take paths as literal ones.
+    listed = await git.run(
+        "check-ignore",
+        "--no-index",
+        "-z",
+        "--stdin",
+        git_dir=git_dir,
+        work_tree=tree,
+        stdin=b"".join(b"./" + os.fsencode(path) + b"\0" for path in paths),
+        extra={"GIT_LITERAL_PATHSPECS": "0"},
+        allowed=(0, 1),
+    )
+    return frozenset(os.fsdecode(path.removeprefix(b"./")) for path in listed.split(b"\0") if path)
 
 
 def _generated_only(folder: Path) -> Path:
     return make_git_folder(folder, excludes="\n".join(GENERATED) + "\n")
 
 
-def _lay_out_ignore_files(
-    asked: Iterable[str], names: dict[str, Found | None], scan: Scan, lower: Path, result: Path, tree: Path
-) -> None:
-    """Put every `.gitignore` that bears on the paths, as the checkout has it, into an empty tree."""
+def _read_ignore_files(
+    paths: Iterable[str], names: dict[str, Found | None], scan: Scan, lower: Path, result: Path
+) -> dict[str, bytes]:
+    """Every `.gitignore` that bears on the paths, as the checkout has it."""
     folders = {""}
-    for path in asked:
+    for path in paths:
         parts = path.split("/")[:-1]
         folders.update("/".join(parts[: length + 1]) for length in range(len(parts)))
-    for folder in sorted(folders):
+    texts: dict[str, bytes] = {}
+    for folder in folders:
         name = f"{folder}/.gitignore" if folder else ".gitignore"
         hidden = any(folder == opaque or folder.startswith(opaque + "/") for opaque in scan.opaque)
         source = result if names.get(name) else None if hidden or name in names else lower
         text = _read_ignore_file(source, name) if source else None
         if text:
-            (tree / folder).mkdir(parents=True, exist_ok=True)
-            (tree / name).write_bytes(text)
+            texts[name] = text
+    return texts
 
 
 def _read_ignore_file(top: Path, name: str) -> bytes | None:

@@ -6,14 +6,15 @@ import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from remit.workspaces._changes import Blobs, Change, Content
 from remit.workspaces._git import NEUTRAL_ATTRIBUTES, Git, make_git_folder
 
-__all__ = ["Patch", "PathCounts", "write_patch"]
+__all__ = ["Patch", "PatchFolders", "PathCounts", "count_lines", "write_patch"]
 
 # Larger files are taken for binary: to compare them line by line would take too long.
 _TEXT_AT_MOST = "8m"
@@ -55,33 +56,54 @@ class Patch:
         return hashlib.sha256(self.text).hexdigest()
 
 
-async def write_patch(git: Git, changes: Sequence[Change], blobs: Blobs) -> Patch:
+class PatchFolders:
+    """Git folders in which patches are written; each is used again, since making one costs more than a patch.
+
+    Args:
+        folder: Where they lie; made when the first is needed. Whoever owns this removes it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._free: list[Path] = []
+
+    @contextmanager
+    def use(self) -> Generator[Path]:
+        """A git folder without objects or references, for one patch."""
+        git_dir = self._free.pop() if self._free else self._make()
+        yield git_dir
+        for path in (*(git_dir / "objects/pack").iterdir(), *(git_dir / "refs/heads").iterdir()):
+            path.unlink()
+        self._free.append(git_dir)  # one that failed half way isn't used again
+
+    def _make(self) -> Path:
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        settings = {"core.bigFileThreshold": _TEXT_AT_MOST, "fastimport.unpackLimit": "0"}
+        return make_git_folder(Path(tempfile.mkdtemp(dir=self._folder)) / "git", settings=settings)
+
+
+async def write_patch(git: Git, changes: Sequence[Change], blobs: Blobs, folders: PatchFolders) -> Patch:
     """Write the patch that turns the base into the result.
 
     Args:
         git: The program.
         changes: What differs.
         blobs: The bytes of both sides.
+        folders: Where git does it.
 
     Raises:
         GitError: Git refused, which it does for no change that `collect_changes` lets through.
     """
     if not changes:
         return Patch(b"", 0, 0, 0, {})
-    with tempfile.TemporaryDirectory(prefix="remit-patch-") as scratch:
-        stream, binary = _import_stream(changes, blobs)
-        git_dir = make_git_folder(
-            Path(scratch) / "git",
-            settings={"core.bigFileThreshold": _TEXT_AT_MOST},
-            attributes=NEUTRAL_ATTRIBUTES + "".join(_as_binary(path) for path in sorted(binary)),
+    with folders.use() as git_dir:
+        await git.run(
+            "fast-import", "--quiet", "--done", git_dir=git_dir, stdin=_load(changes, blobs, git_dir)
         )
-        await git.run("fast-import", "--quiet", "--done", git_dir=git_dir, stdin=stream)
         renames = ("--no-renames",) if _folders_clash(changes) else _RENAMES
-        options = ("diff-tree", *_OPTIONS, *renames)
         sides = ("refs/heads/base", "refs/heads/result")
-        text = await git.run(*options, *_FORMAT, *sides, git_dir=git_dir)
-        counts = await git.run(*options, "--numstat", "-z", *sides, git_dir=git_dir)
-    paths = _parse_counts(counts)
+        text = await git.run("diff-tree", *_OPTIONS, *renames, *_FORMAT, *sides, git_dir=git_dir)
+    paths = count_lines(text, [change.path for change in changes])
     return Patch(
         text=text,
         files=len(paths),
@@ -89,6 +111,13 @@ async def write_patch(git: Git, changes: Sequence[Change], blobs: Blobs) -> Patc
         deletions=sum(entry.deletions for entry in paths.values()),
         paths=paths,
     )
+
+
+def _load(changes: Sequence[Change], blobs: Blobs, git_dir: Path) -> bytes:
+    stream, binary = _import_stream(changes, blobs)
+    attributes = NEUTRAL_ATTRIBUTES + "".join(_as_binary(path) for path in sorted(binary))
+    (git_dir / "info/attributes").write_text(attributes)
+    return stream
 
 
 def _folders_clash(changes: Sequence[Change]) -> bool:
@@ -139,17 +168,78 @@ def _import_file(path: str, content: Content, data: bytes) -> list[bytes]:
     return [head, data, b"\n"]
 
 
-def _parse_counts(listed: bytes) -> dict[str, PathCounts]:
-    """Read `--numstat -z`: a renamed file has an empty third column, and two more fields."""
-    fields = iter(listed.split(b"\0"))
-    paths: dict[str, PathCounts] = {}
-    for record in fields:
-        if record:
-            insertions, deletions, path = record.split(b"\t", 2)
-            if not path:
-                next(fields)
-                path = next(fields)
-            binary = insertions == b"-"
-            counts = PathCounts(0, 0, True) if binary else PathCounts(int(insertions), int(deletions))
-            paths[os.fsdecode(path)] = counts
-    return paths
+def count_lines(patch: bytes, paths: Sequence[str]) -> dict[str, PathCounts]:
+    """What a patch of ours does to each path.
+
+    Args:
+        patch: As git wrote it with `a/` and `b/` before names.
+        paths: Every path that it may name.
+    """
+    headers = {_header(path): path for path in paths}
+    names = {_quote(os.fsencode(path)): path for path in paths}
+    counts: dict[str, PathCounts] = {}
+    for section in _SECTION.split(patch)[1:]:
+        lines = section.split(b"\n")
+        path = headers.get(lines[0]) or names[_find_renamed(lines)]
+        found = _count_section(lines[1:])
+        earlier = counts.get(path, PathCounts())  # a change of type has two sections
+        counts[path] = PathCounts(
+            earlier.insertions + found.insertions,
+            earlier.deletions + found.deletions,
+            earlier.binary or found.binary,
+        )
+    return counts
+
+
+# Every line of a hunk begins with a space, a sign or a backslash, and those of binary parts hold no space.
+_SECTION = re.compile(rb"^diff --git ", re.MULTILINE)
+_HUNK = re.compile(rb"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
+
+
+def _header(path: str) -> bytes:
+    raw = os.fsencode(path)
+    return _quote(b"a/" + raw) + b" " + _quote(b"b/" + raw)
+
+
+def _find_renamed(lines: Sequence[bytes]) -> bytes:
+    return next(line.removeprefix(b"rename to ") for line in lines if line.startswith(b"rename to "))
+
+
+def _count_section(lines: Sequence[bytes]) -> PathCounts:
+    insertions = deletions = left_old = left_new = 0
+    for line in lines:
+        if left_old or left_new:
+            sign = line[:1]
+            insertions += sign == b"+"
+            deletions += sign == b"-"
+            left_old -= sign in (b"-", b" ")
+            left_new -= sign in (b"+", b" ")
+        elif hunk := _HUNK.match(line):
+            left_old, left_new = (1 if size is None else int(size) for size in hunk.groups())
+        elif line.startswith((b"GIT binary patch", b"Binary files ")):
+            return PathCounts(binary=True)
+    return PathCounts(insertions, deletions)
+
+
+def _quote(name: bytes) -> bytes:
+    """A name as git writes it in a patch: quoted where it holds anything unusual."""
+    if all(0x20 <= byte < 0x7F and byte not in b'"\\' for byte in name):
+        return name
+    return b'"' + b"".join(_QUOTED.get(byte) or _quote_byte(byte) for byte in name) + b'"'
+
+
+_QUOTED = {
+    0x07: b"\\a",
+    0x08: b"\\b",
+    0x09: b"\\t",
+    0x0A: b"\\n",
+    0x0B: b"\\v",
+    0x0C: b"\\f",
+    0x0D: b"\\r",
+    0x22: b'\\"',
+    0x5C: b"\\\\",
+}
+
+
+def _quote_byte(byte: int) -> bytes:
+    return bytes([byte]) if 0x20 <= byte < 0x7F else b"\\%03o" % byte

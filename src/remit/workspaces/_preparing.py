@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from remit.contract import Isolation, PrepareRequest
 from remit.errors import NodeError
@@ -27,6 +28,8 @@ from remit.workspaces._settings import WorkspaceSettings
 from remit.workspaces._toolchains import Toolchains, find_toolchains
 
 __all__ = ["Preparer"]
+
+_Value = TypeVar("_Value")
 
 _CHECKS_SHARE = 0.8
 """The part of a preparation's time that checks on the base may take."""
@@ -60,10 +63,11 @@ class Preparer:
         self._ids = ids
         self._environment = environment
         self._allow_unconfined = allow_unconfined
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._facts: dict[str, _Shared[BaseFacts]] = {}
+        self._prepared: dict[tuple[object, ...], _Shared[PreparedWorkspace]] = {}
 
     async def prepare(self, settings: WorkspaceSettings, request: PrepareRequest) -> PreparedWorkspace:
-        """Prepare a workspace.
+        """Prepare a workspace. Runs that ask for the same at the same time share one look at the tree.
 
         Raises:
             WorkspaceRefused: The folder can't be a workspace.
@@ -72,8 +76,10 @@ class Preparer:
 
         Cancellation: a scratch checkout is closed first.
         """
+        key = (settings.ref, request.base, request.subdir, request.isolation)
+        shared = self._prepared.setdefault(key, _Shared[PreparedWorkspace]())
         async with asyncio.timeout(request.timeout_ms / 1000):
-            return await self._prepare(settings, request)
+            return await shared.get(lambda: self._prepare(settings, request))
 
     async def _prepare(self, settings: WorkspaceSettings, request: PrepareRequest) -> PreparedWorkspace:
         found = await asyncio.to_thread(find_workspace_root, settings.root)
@@ -140,19 +146,22 @@ class Preparer:
         """Which checks there are and how they stand on the base; kept where all of them could be run."""
         key = facts_key(workspace)
         path = self._data / "facts" / f"{key}.json"
-        lock = self._locks.setdefault(key, asyncio.Lock())
+
+        async def find() -> BaseFacts:
+            kept = read_facts(path)
+            if kept is not None:
+                return kept
+            facts = await self._find_facts(workspace, timeout_ms)
+            if not facts.problems:
+                write_facts(path, facts)
+            return facts
+
+        shared = self._facts.setdefault(key, _Shared[BaseFacts]())
         try:
-            async with lock:
-                kept = read_facts(path)
-                if kept is not None:
-                    return kept
-                facts = await self._find_facts(workspace, timeout_ms)
-                if not facts.problems:
-                    write_facts(path, facts)
-                return facts
+            return await shared.get(find)
         finally:
-            if not lock.locked():
-                self._locks.pop(key, None)
+            if not shared.wanted:
+                self._facts.pop(key, None)
 
     async def _find_facts(self, workspace: PreparedWorkspace, timeout_ms: int) -> BaseFacts:
         settings = workspace.settings
@@ -167,7 +176,8 @@ class Preparer:
         keeper = await self._keeper()
         if workspace.isolation == "in_place":
             workspace = replace(workspace, isolation="copy" if keeper.probe.overlay_problem else "overlay")
-        request = checkout_request(
+        request = await asyncio.to_thread(
+            checkout_request,
             workspace,
             checkout_id=self._ids.new("scratch"),
             generation=1,
@@ -178,8 +188,39 @@ class Preparer:
         try:
             return await keeper.open(request)
         except BaseException:
-            shutil.rmtree(request.storage, ignore_errors=True)
+            await asyncio.to_thread(shutil.rmtree, request.storage, ignore_errors=True)
             raise
+
+
+class _Shared(Generic[_Value]):
+    """Does something once for all who ask while it is being done.
+
+    Nobody gets what was begun before they asked. Where who does it gives up, the next one does it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._begun = 0
+        self._made: tuple[int, _Value] | None = None
+        self.wanted = 0
+
+    async def get(self, make: Callable[[], Awaitable[_Value]]) -> _Value:
+        """The value, made after this call."""
+        asked = self._begun
+        self.wanted += 1
+        try:
+            async with self._lock:
+                if self._made is not None and self._made[0] > asked:
+                    return self._made[1]
+                self._begun += 1
+                number = self._begun
+                value = await make()
+                self._made = (number, value)
+                return value
+        finally:
+            self.wanted -= 1
+            if not self.wanted:
+                self._made = None  # the next one looks for itself
 
 
 class _Scratch:
@@ -197,7 +238,7 @@ class _Scratch:
     async def __aexit__(self, *details: object) -> None:
         if self._checkout is not None:
             await self._checkout.close(keep=False)
-            shutil.rmtree(self._checkout.storage, ignore_errors=True)
+            await asyncio.to_thread(shutil.rmtree, self._checkout.storage, ignore_errors=True)
 
 
 def _join(outer: str, inner: str) -> str:

@@ -173,10 +173,10 @@ async def finish_private_git(
 
 def copy_private_git(template: Path, target: Path) -> Path:
     """Make the git folder of one checkout: it writes its own objects and reads the pin's."""
-    for name in ("objects/info", "objects/pack", "refs/heads", "refs/tags"):
+    # Git makes the other folders when it needs them.
+    for name in ("objects/info", "refs", "info"):
         (target / name).mkdir(parents=True)
-    shutil.copytree(template / "info", target / "info")
-    for name in ("HEAD", "config", "index", "packed-refs", "shallow"):
+    for name in ("HEAD", "config", "index", "packed-refs", "shallow", "info/attributes", "info/exclude"):
         if (template / name).is_file():
             shutil.copy2(template / name, target / name)
     write_alternates(target, [template / "objects"])

@@ -41,6 +41,7 @@ from remit.primitives import Clock, Ids
 from remit.workspaces._checks import CheckDefinition, CheckRun, compare, describe_broken, run_check
 from remit.workspaces._delivery import Deliveries, DeliveryOrder, Recovered
 from remit.workspaces._keeper import Keeper
+from remit.workspaces._patch import PatchFolders
 from remit.workspaces._pinning import Bases
 from remit.workspaces._prepared import PreparedWorkspace, checkout_request
 from remit.workspaces._preparing import Preparer
@@ -113,6 +114,8 @@ class NodeService:
             environment=environment,
             allow_unconfined=allow_unconfined,
         )
+        self._scratch = data / "scratch" / ids.new("node")
+        self._patch_folders = PatchFolders(self._scratch)
         self._keeper: Keeper | None = None
         self._keeper_lock = asyncio.Lock()
         self._runs: dict[str, NodeRun] = {}
@@ -192,6 +195,7 @@ class NodeService:
         if self._keeper is not None:
             await self._keeper.aclose()
             self._keeper = None
+        await asyncio.to_thread(shutil.rmtree, self._scratch, ignore_errors=True)
         await self._receipts.aclose()
 
     # ---- requests
@@ -305,7 +309,8 @@ class NodeService:
 
     async def _make_checkout(self, run: NodeRun, prepared: PreparedWorkspace) -> None:
         keeper = await self.get_keeper()
-        wanted = checkout_request(
+        wanted = await asyncio.to_thread(
+            checkout_request,
             prepared,
             checkout_id=run.run_id,
             generation=run.generation,
@@ -316,7 +321,7 @@ class NodeService:
         try:
             checkout = await keeper.open(wanted)
         except BaseException:
-            shutil.rmtree(wanted.storage, ignore_errors=True)
+            await asyncio.to_thread(shutil.rmtree, wanted.storage, ignore_errors=True)
             raise
         run.checkout = checkout
         self.opened_count += 1
@@ -446,6 +451,8 @@ class NodeService:
             listing=prepared.listing,
             scan=scan,
             result=layer,
+            folders=self._patch_folders,
+            ignored=run.ignored,
         )
         ignore_case = await asyncio.to_thread(ignores_case, Path(prepared.pin.root))
         return snapshot_answer(

@@ -15,7 +15,7 @@ from remit.errors import NodeError
 from remit.primitives import Clock
 from remit.workspaces._base import BasePin
 from remit.workspaces._checkout import Checkout
-from remit.workspaces._collect import MAX_CHANGED
+from remit.workspaces._collect import MAX_CHANGED, IgnoreMemory
 from remit.workspaces._failures import KeeperLost
 from remit.workspaces._prepared import PreparedWorkspace
 from remit.workspaces._tools import ToolRunner
@@ -131,6 +131,7 @@ class NodeRun:
     tools: ToolRunner | None = None
     facts: Facts = field(default_factory=dict[str, tuple[int, int, int, int, int]])
     """Of a copied tree, right after it was made."""
+    ignored: IgnoreMemory = field(default_factory=IgnoreMemory)
     activities: set[Activity] = field(default_factory=set[Activity])
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import tempfile
 from collections.abc import Mapping
@@ -13,9 +14,9 @@ from remit.errors import NodeError
 from remit.primitives import is_run_id
 from remit.workspaces._base import BasePin, Listing
 from remit.workspaces._changes import Blobs, Change, Changes
-from remit.workspaces._collect import collect_changes
+from remit.workspaces._collect import IgnoreMemory, collect_changes
 from remit.workspaces._git import Git
-from remit.workspaces._patch import Patch, PathCounts, write_patch
+from remit.workspaces._patch import Patch, PatchFolders, PathCounts, write_patch
 from remit.workspaces._private_git import publish_folder
 from remit.workspaces.keeper._tree import Scan
 
@@ -89,9 +90,27 @@ class Bundle:
 
 
 async def take_snapshot(
-    git: Git, run: RunFolder, *, pin: BasePin, listing: Listing, scan: Scan, result: Path
+    git: Git,
+    run: RunFolder,
+    *,
+    pin: BasePin,
+    listing: Listing,
+    scan: Scan,
+    result: Path,
+    folders: PatchFolders,
+    ignored: IgnoreMemory,
 ) -> Bundle:
     """Collect what a checkout holds and keep it. The same content is kept once.
+
+    Args:
+        git: The program.
+        run: Where it is kept.
+        pin: The base.
+        listing: Its files.
+        scan: What was found in the checkout.
+        result: Where the checkout's files lie.
+        folders: Where patches are written.
+        ignored: What is known of this checkout's ignored files.
 
     Raises:
         TreeTooLarge: More changed than a patch may hold.
@@ -99,15 +118,21 @@ async def take_snapshot(
     Cancellation: nothing is kept but stray bytes.
     """
     blobs = run.blobs
-    changes = await collect_changes(git, pin=pin, listing=listing, scan=scan, result=result, blobs=blobs)
-    folder = run.bundle(changes.content_hash)
-    if folder.is_dir():
-        kept = run.load(changes.content_hash)
+    changes = await collect_changes(
+        git, pin=pin, listing=listing, scan=scan, result=result, blobs=blobs, memory=ignored
+    )
+    kept = await asyncio.to_thread(_find_patch, run, changes.content_hash)
+    if kept is not None:
         # What was skipped or ignored may differ though the patch is the same; the newest is told.
-        return Bundle(changes=changes, patch=kept.patch, blobs=blobs)
-    bundle = Bundle(changes=changes, patch=await write_patch(git, changes.changes, blobs), blobs=blobs)
-    keep_bundle(run, bundle)
+        return Bundle(changes=changes, patch=kept, blobs=blobs)
+    patch = await write_patch(git, changes.changes, blobs, folders)
+    bundle = Bundle(changes=changes, patch=patch, blobs=blobs)
+    await asyncio.to_thread(keep_bundle, run, bundle)
     return bundle
+
+
+def _find_patch(run: RunFolder, content_hash: str) -> Patch | None:
+    return run.load(content_hash).patch if run.bundle(content_hash).is_dir() else None
 
 
 def keep_bundle(run: RunFolder, bundle: Bundle) -> None:

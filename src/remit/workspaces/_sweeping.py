@@ -40,6 +40,9 @@ def sweep_node(data: Path, now: float) -> None:
     for entry in _older(data / "bases", "*/commits/*", now - 2 * _UNUSED_S):  # pins read from them
         with suppress(OSError):
             remove_tree(entry)
+    for entry in _older(data / "scratch", "*", now - 2 * _SCRATCH_S):
+        with suppress(OSError):
+            remove_tree(entry)
     for entry in _older(data / "facts", "*", now - _UNUSED_S):
         with suppress(OSError):
             entry.unlink()
