@@ -155,7 +155,7 @@ async def test_timeout_is_kept_and_everything_is_gone(checkout: Checkout, text: 
     took_s = time.monotonic() - started
     assert result.status == "timed_out"
     assert result.stdout == b"partial\n"
-    assert took_s < (2.0 if how == "term" else 4.5)
+    assert took_s < (2.9 if how == "term" else 7.0)
     assert took_s >= (1.0 if how == "term" else 2.9)
     assert processes_with(number) == []
 
@@ -244,14 +244,14 @@ async def test_slow_commands_delay_neither_each_other_nor_file_operations(checko
     """Many commands run at once in one keeper; one that blocks holds up nobody's reply."""
     started = time.monotonic()
     async with asyncio.TaskGroup() as group:
-        slow = [group.create_task(run(checkout, "sleep 1; echo slow")) for _ in range(10)]
+        slow = [group.create_task(run(checkout, "sleep 2; echo slow")) for _ in range(10)]
         await asyncio.sleep(0.2)
         quick_started = time.monotonic()
         assert (await run(checkout, "echo quick")).text == "quick\n"
         await checkout.call("read_file", {"relative_path": "tracked.txt"})
-        assert time.monotonic() - quick_started < 0.7
+        assert time.monotonic() - quick_started < 1.7
     assert [task.result().text for task in slow] == ["slow\n"] * 10
-    assert time.monotonic() - started < 8
+    assert time.monotonic() - started < 15  # one after the other it would be 20
 
 
 async def test_endless_output_is_bounded_and_the_timer_exact(sandboxed: Checkout) -> None:
@@ -260,7 +260,7 @@ async def test_endless_output_is_bounded_and_the_timer_exact(sandboxed: Checkout
     result = await run(sandboxed, "yes & yes >&2", timeout_ms=4_000, max_output_bytes=100_000)
     took_s = time.monotonic() - started
     assert result.status == "timed_out"
-    assert 4.0 <= took_s < 6.5
+    assert 4.0 <= took_s < 8.0
     assert len(result.stdout) <= 100_000
     assert result.stdout_total_bytes > 10_000_000
     assert result.truncated
@@ -285,7 +285,7 @@ async def test_output_is_streamed_while_the_command_runs(checkout: Checkout) -> 
     text = "echo first; sleep 1; echo second"
     result = await run(checkout, text, lambda data: seen.append((time.monotonic() - started, data)))
     assert b"".join(data for _, data in seen) == b"first\nsecond\n" == result.stdout
-    assert seen[0][0] < 0.8
+    assert seen[0][0] < 0.95
 
 
 async def test_a_viewer_that_is_slow_loses_output_not_the_result(sandboxed: Checkout) -> None:
