@@ -132,7 +132,7 @@ def fake() -> Any:
     ],
 )  # fmt: skip
 def test_what_is_refused(fake: FakeProvider, changes: dict[str, Any], expected: tuple[Any, ...]) -> None:
-    """R73: each refusal has the real one's status, code and param."""
+    """Each refusal has the real one's status, code and param."""
     assert error_of(fake, **changes) == expected
 
 
@@ -149,7 +149,7 @@ def test_what_is_refused(fake: FakeProvider, changes: dict[str, Any], expected: 
     ],
 )
 def test_what_is_taken(fake: FakeProvider, changes: dict[str, Any]) -> None:
-    """R72: valid forms aren't refused."""
+    """Valid forms aren't refused."""
     status, body, headers = post(fake, **changes)
     assert status == 200, body
     assert json.loads(body)["choices"][0]["message"]["content"] == "ok"
@@ -157,7 +157,7 @@ def test_what_is_taken(fake: FakeProvider, changes: dict[str, Any]) -> None:
 
 
 def test_keys_paths_and_bodies(fake: FakeProvider) -> None:
-    """R73: no key, a wrong one, a wrong path, broken JSON, a body that is too large."""
+    """No key, a wrong one, a wrong path, broken JSON, a body that is too large."""
     assert post(fake, key="wrong-key-00")[0] == 401
     assert b"wrong-key-00" not in post(fake, key="wrong-key-00")[1]
     assert post(fake, path="/other")[0] == 404
@@ -191,7 +191,7 @@ def test_the_order_of_replies() -> None:
 
 
 def test_routing_by_stage() -> None:
-    """S31: a run's stages are told apart by the submit tool that each offers."""
+    """A run's stages are told apart by the submit tool that each offers."""
     calls = FakeToolCall(name="submit_plan", arguments={"plan": "p"})
     with FakeProvider(
         route_by_stage(plan=Reply(tool_calls=(calls,)), work=["w1", "w2"], review="r", repeat=True)
@@ -211,7 +211,7 @@ def test_routing_by_stage() -> None:
 
 
 def test_a_stream_as_the_real_one_sends_it(fake: FakeProvider) -> None:
-    """R75: role once and first; usage only when asked, then null before and once at the end; `[DONE]`."""
+    """Role once and first; usage only when asked, then null before and once at the end; `[DONE]`."""
     for options in (None, {"include_usage": True}):
         changes: dict[str, Any] = {"stream_options": options} if options else {}
         records = post(fake, stream=True, **changes)[1].decode().split("\n\n")
@@ -227,7 +227,7 @@ def test_a_stream_as_the_real_one_sends_it(fake: FakeProvider) -> None:
 
 @pytest.mark.parametrize("framing", ["chunked", "close", "length"])
 def test_a_break_after_so_many_bytes(framing: Any) -> None:
-    """R69: the body ends where it is told to, in every framing."""
+    """The body ends where it is told to, in every framing."""
     raw = b"0123456789" * 10
     for count in (0, 1, 37, 100):
         with FakeProvider([Reply(raw=raw, framing=framing, break_after_bytes=count)]) as fake:
@@ -246,7 +246,7 @@ def test_a_break_after_so_many_bytes(framing: Any) -> None:
 
 
 def test_a_client_that_leaves_is_seen() -> None:
-    """R4: a hang-up is recorded while the fake waits."""
+    """A hang-up is recorded while the fake waits."""
     with FakeProvider([Reply(delay_ms=60_000)]) as fake:
         host, port = fake.base_url.removeprefix("http://").removesuffix("/v1").split(":")
         body = json.dumps({"model": "gpt-4.1", "messages": [USER]}).encode()
@@ -266,7 +266,7 @@ def test_a_client_that_leaves_is_seen() -> None:
 
 
 def test_delays_and_faults() -> None:
-    """R52, R79: an error status with its headers, an echoed key, a delay."""
+    """An error status with its headers, an echoed key, a delay."""
     replies = [
         Reply(status=429, headers={"Retry-After": "3"}),
         Reply(status=401, echo_key=True),
@@ -300,7 +300,7 @@ def test_a_process_of_its_own() -> None:
 
 
 def test_models_are_listed(fake: FakeProvider) -> None:
-    """R76: the list of models that it knows."""
+    """The list of models that it knows."""
     call = urllib.request.Request(
         f"{fake.base_url}/models", headers={"Authorization": f"Bearer {fake.api_key}"}
     )

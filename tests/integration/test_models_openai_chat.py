@@ -139,7 +139,7 @@ async def test_own_headers_and_organization() -> None:
 
 
 async def test_calls_and_their_results() -> None:
-    """R26, S44: ids and argument text as received, sent back byte for byte, results in call order."""
+    """R26: ids and argument text as received, sent back byte for byte, results in call order."""
     arguments = (
         '{"relative_path":  "a.py"}',
         '{"relative_path": "b\\u00e9\\n.py", "n": 2512292042121000001}',
@@ -350,7 +350,7 @@ async def test_parallel_calls_that_all_say_index_0() -> None:
 
 
 async def test_ids_that_the_conversation_has_already() -> None:
-    """R26, S45: a provider that numbers its calls anew in each reply gets ids of ours instead."""
+    """R26: a provider that numbers its calls anew in each reply gets ids of ours instead."""
     call = FakeToolCall(name="read_file", arguments="{}", id="call_0")
     with FakeProvider([Reply(tool_calls=(call, call)), Reply(tool_calls=(call,)), "done"]) as fake:
         async with pool_for(fake, kind="openai-compatible") as pool:
@@ -395,7 +395,7 @@ async def test_nul_and_surrogates_in_a_reply() -> None:
 
 
 async def test_images_and_notes() -> None:
-    """S34: an image goes as a part; a note stands after the results."""
+    """An image goes as a part; a note stands after the results."""
     call = ToolCallBlock(tool_call_id="c1", name="read_file", arguments="{}")
     message = AssistantMessage(blocks=(call,), model="fake:m")
     answered = ToolResultsMessage(
@@ -532,7 +532,7 @@ async def test_a_server_that_wants_the_other_field() -> None:
 
 
 async def test_a_first_request_is_fast() -> None:
-    """S76: nothing slow stands between a run's clock and its first call: prepare builds the validators."""
+    """Nothing slow stands between a run's clock and its first call: prepare builds the validators."""
     ledger = MemoryLedger()
     with FakeProvider(["ok"]) as fake:
         async with pool_for(fake) as pool:

@@ -61,6 +61,6 @@ def test_models_message_round_trip(message: Message) -> None:
     [{}, {"role": "tool"}, {"role": "bard", "text": ""}, {"role": "assistant", "model": "", "blocks": [{}]}],
 )
 def test_models_what_is_no_message_is_refused(body: dict[str, object]) -> None:
-    """R16: a stored record of another shape is an error, never half a message."""
+    """A stored record of another shape is an error, never half a message."""
     with pytest.raises(ValueError, match="not a stored message"):
         message_from_json(body)

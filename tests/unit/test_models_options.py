@@ -48,7 +48,7 @@ KEY = Secret("sk-0123456789")
     ],
 )
 def test_options_that_are_honoured(model: str, options: dict[str, Any]) -> None:
-    """R55: what is accepted is sent."""
+    """What is accepted is sent."""
     check_options(kind="openai", model=model, options=options)
 
 
@@ -75,14 +75,14 @@ def test_options_that_are_honoured(model: str, options: dict[str, Any]) -> None:
     ],
 )
 def test_options_that_would_be_dropped(model: str, options: dict[str, Any], words: str) -> None:
-    """R55: what a member would drop, or its provider refuse, is refused at start, by name."""
+    """What a member would drop, or its provider refuse, is refused at start, by name."""
     with pytest.raises(ConfigError, match=r"option|takes|gives|reason") as caught:
         check_options(kind="openai", model=model, options=options)
     assert words in str(caught.value)
 
 
 def test_a_compatible_server_may_serve_anything() -> None:
-    """R55: a name alone says nothing of a model on somebody else's server."""
+    """A name alone says nothing of a model on somebody else's server."""
     check_options(kind="openai-compatible", model="gpt-5", options={"temperature": 0.2})
     with pytest.raises(ConfigError, match="unknown option"):
         check_options(kind="openai-compatible", model="gpt-5", options={"top_k": 3})
@@ -139,7 +139,7 @@ def test_a_kind_that_comes_later(kind: str) -> None:
     ],
 )
 def test_settings_that_cannot_work(values: dict[str, Any], words: str) -> None:
-    """R55: a wrong setting is refused where it stands, in words."""
+    """A wrong setting is refused where it stands, in words."""
     with pytest.raises(ValidationError) as caught:
         ProviderSettings.model_validate({"name": "x", **values})
     assert words in str(caught.value)

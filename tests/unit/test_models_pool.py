@@ -418,7 +418,7 @@ async def test_the_bound_that_is_reserved_is_the_bound_that_is_sent(
 
 
 async def test_the_stage_option_bounds_too() -> None:
-    """R55: the lower of limit and option holds."""
+    """The lower of limit and option holds."""
     adapter = StubAdapter(done())
     await ask(make_pool(adapter), request(max_output_tokens=900, options={"max_output_tokens": 300}))
     assert adapter.calls[0].max_output_tokens == 300
@@ -448,7 +448,7 @@ async def test_prices_are_looked_up_when_they_count() -> None:
 
 
 async def test_options_are_checked_before_anything_is_sent() -> None:
-    """R55: an option that nobody knows ends the request before its first attempt."""
+    """An option that nobody knows ends the request before its first attempt."""
     adapter, ledger = StubAdapter(done()), MemoryLedger()
     with pytest.raises(ConfigError, match="unknown option"):
         await ask(make_pool(adapter), request(options={"temprature": 1}), ledger=ledger)

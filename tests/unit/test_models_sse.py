@@ -51,7 +51,7 @@ def test_an_event_that_nobody_closed() -> None:
 
 
 def test_bytes_that_are_not_utf_8() -> None:
-    """R41: they become U+FFFD, and the stream goes on."""
+    """They become U+FFFD, and the stream goes on."""
     assert read(b"data: a\xffb\n\n") == [(None, "a\ufffdb", True)]
 
 
@@ -69,7 +69,7 @@ def test_fields_without_value_and_unknown_ones() -> None:
 
 
 def test_an_endless_line_is_refused() -> None:
-    """R43, R46: an event has a bound, in one line or in many."""
+    """An event has a bound, in one line or in many."""
     with pytest.raises(EventTooLongError):
         SseReader(max_event_chars=100).feed(b"data: " + b"x" * 200)
     with pytest.raises(EventTooLongError):

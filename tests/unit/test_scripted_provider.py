@@ -55,7 +55,7 @@ replies:
 
 
 async def test_a_run_in_yaml(tmp_path: Path) -> None:
-    """S18, S19: replies go out in order per stage; text, data and calls are the model's own words."""
+    """Replies go out in order per stage; text, data and calls are the model's own words."""
     pool, ledger, deltas = play(tmp_path, YAML, name="run.yaml"), MemoryLedger(), list[Delta]()
     plan = await ask(pool, request(stage_id="plan"), ledger=ledger, deltas=deltas)
     assert json.loads(plan.message.text) == {"plan": "look, then act", "verification": "run the tests"}
@@ -72,7 +72,7 @@ async def test_a_run_in_yaml(tmp_path: Path) -> None:
 
 
 async def test_usage_and_price(tmp_path: Path) -> None:
-    """M4, R23: usage as the script says, else counted from the sizes; free unless it is priced."""
+    """R23: usage as the script says, else counted from the sizes; free unless it is priced."""
     pool, ledger = play(tmp_path, YAML, name="run.yml"), MemoryLedger()
     counted = await ask(pool, request(stage_id="plan"), ledger=ledger)
     given = await ask(pool, request(stage_id="work-1"), ledger=ledger)
@@ -85,7 +85,7 @@ async def test_usage_and_price(tmp_path: Path) -> None:
 
 
 async def test_each_run_starts_anew(tmp_path: Path) -> None:
-    """S75: any number of runs play the same script, each from its beginning."""
+    """Any number of runs play the same script, each from its beginning."""
     pool = play(tmp_path, [{"stage": "plan", "text": "1"}, {"stage": "plan", "text": "2"}])
     texts = [(await ask(pool, request(stage_id="plan", run_id=run))).message.text for run in "abab"]
     assert texts == ["1", "1", "2", "2"]
@@ -116,7 +116,7 @@ async def test_stages_and_conditions(tmp_path: Path) -> None:
 
 
 async def test_it_runs_out_loudly(tmp_path: Path) -> None:
-    """R14: no reply left is a failure that names stage and round; it isn't retried."""
+    """No reply left is a failure that names stage and round; it isn't retried."""
     pool, ledger = play(tmp_path, [{"stage": "plan", "text": "x"}]), MemoryLedger()
     with pytest.raises(ProviderError) as caught:
         await ask(pool, request(stage_id="work-3"), ledger=ledger)
