@@ -153,6 +153,7 @@ async def test_a_step_cap_is_optional() -> None:
         {"session": {"target": {"connection_id": "a", "connection_slug": "a", "model": "m"}}},
         {"session": {"folder": "/home/me/app"}},
         {"session": {"folder": "/home/me/app", "target": {"connection_id": "a", "model": "m"}}},
+        {"session": {**hosted_input().session.to_json(), "session_id": "another"}},
         {"step_cap": 0},
         {"content": None},
         {"colour": "blue"},

@@ -82,7 +82,24 @@ class Admission:
 
         A request that must be changed is told so also while the host is full or draining.
         """
-        decision = decide(
+        decision = self.consider(parsed, caller=caller, facts=facts, door_delivery=door_delivery)
+        if not isinstance(decision, Admitted):
+            return decision
+        if self._draining:
+            return Deferred(error=Draining("the host takes no more work", retry_after_ms=_RETRY_AFTER_MS))
+        full = self.permits.would_refuse()
+        return decision if full is None else Deferred(error=queue_full(full))
+
+    def consider(
+        self,
+        parsed: ParsedRequest,
+        *,
+        caller: Caller | None = None,
+        facts: SessionFacts | None = None,
+        door_delivery: DeliveryMode = "patch",
+    ) -> Decision:
+        """The same, whether or not the host has room for it now."""
+        return decide(
             parsed,
             self._bindings,
             catalog=self._catalog,
@@ -94,12 +111,6 @@ class Admission:
             door_delivery=door_delivery,
             host_limits=self._settings.host_limits,
         )
-        if not isinstance(decision, Admitted):
-            return decision
-        if self._draining:
-            return Deferred(error=Draining("the host takes no more work", retry_after_ms=_RETRY_AFTER_MS))
-        full = self.permits.would_refuse()
-        return decision if full is None else Deferred(error=queue_full(full))
 
 
 def queue_full(refused: PermitRefused) -> QueueFull:

@@ -3,6 +3,7 @@
 from remit.runs._context import RunContext, RunTimes
 from remit.runs._control import CancelAsked, CancelBy, RunControl
 from remit.runs._deadlines import StageClock, queue_terminal, stage_clock, wall_clock_terminal
+from remit.runs._dispatcher import DECLARED, Dispatcher, snapshot_of
 from remit.runs._endings import Decision, classify_error
 from remit.runs._feed import Feed
 from remit.runs._hosted import HostedInput, HostedRun
@@ -49,6 +50,7 @@ from remit.runs._projection import VIEW_TYPES, fold_event, fold_payload
 from remit.runs._scope import Deadline, Scope, ScopeEnd
 from remit.runs._sessions import MAX_CONTEXT_CHARS, StoreSessions, describe_run
 from remit.runs._specs import join_request, split_request
+from remit.runs._starting import RunDriver, Started, Starter
 from remit.runs._states import TRANSITIONS, Trigger, next_status
 from remit.runs._supervisor import Supervisor
 from remit.runs._supported import refuse_later
@@ -56,6 +58,7 @@ from remit.runs._sweep import sweep_dead_runs
 from remit.runs._tombstones import Tombstone, end_buried
 
 __all__ = [
+    "DECLARED",
     "LOCAL_TENANT",
     "MAX_CONTEXT_CHARS",
     "TRANSITIONS",
@@ -66,6 +69,7 @@ __all__ = [
     "CancelBy",
     "Deadline",
     "Decision",
+    "Dispatcher",
     "Done",
     "Feed",
     "HistoryEntry",
@@ -81,6 +85,7 @@ __all__ = [
     "Refused",
     "RunContext",
     "RunControl",
+    "RunDriver",
     "RunStore",
     "RunTimes",
     "Scope",
@@ -92,6 +97,8 @@ __all__ = [
     "SettledRun",
     "SkillInvocation",
     "StageClock",
+    "Started",
+    "Starter",
     "StoreSessions",
     "StoredRun",
     "Submission",
@@ -124,6 +131,7 @@ __all__ = [
     "next_status",
     "queue_terminal",
     "refuse_later",
+    "snapshot_of",
     "split_request",
     "stage_clock",
     "sweep_dead_runs",

@@ -40,6 +40,8 @@ class RunControl:
         """What holds the run back from being settled."""
         self.asked: CancelAsked | None = None
         self.committed = False
+        self.durable = asyncio.Event()
+        """The terminal is stored; what is kept of the run may still be put away."""
         self.ended = asyncio.Event()
         self.final: RunView | None = None
         """The run as it ended; set before `ended`."""
@@ -51,6 +53,7 @@ class RunControl:
         """Texts of the caller that are to be read before the next round."""
         self.cleanup_failures: list[CleanupFailure] = []
         """Handles that raised after a cancel, to be put on record with the run's end."""
+        self._when_ended: list[Callable[[], object]] = []
         self._stop: Callable[[CancelAsked], None] | None = None
         self._was_asked = asyncio.Event()
 
@@ -93,15 +96,29 @@ class RunControl:
         return True
 
     def end(self, view: RunView) -> None:
-        """The terminal is durable."""
+        """The terminal is durable, and nothing of the run goes on."""
         self.final = view
-        self.ended.set()
+        self._set_ended()
 
     def fail(self, error: RemitError) -> None:
         """This host doesn't drive the run any more, and the run hasn't ended."""
         if not self.ended.is_set():
             self.error = error
-            self.ended.set()
+            self._set_ended()
+
+    def _set_ended(self) -> None:
+        self.durable.set()
+        self.ended.set()
+        for told in self._when_ended:
+            told()
+        self._when_ended.clear()
+
+    def when_ended(self, told: Callable[[], object]) -> None:
+        """Have somebody told once the run has ended, or is lost to this host; at once where it has."""
+        if self.ended.is_set():
+            told()
+        else:
+            self._when_ended.append(told)
 
     async def wait(self) -> RunView:
         """The run as it ended.

@@ -73,6 +73,8 @@ class HostedInput(Model):
             raise ValueError("an execution id is 1 to 128 of A-Z a-z 0-9 _ -")
         if self.session.folder is None or self.session.target is None:
             raise ValueError("a session has a folder and a model target")
+        if self.session.session_id is not None or self.session.continues is not None:
+            raise ValueError("an execution has a session of its own, under its own id")
         return self
 
     def turn(self) -> TurnSpec:
@@ -239,7 +241,10 @@ class _Execution:
         operations, context, wanted = self._parts.operations, self._parts.context, self._input
         self._require_wanted()
         create = SessionCreate(
-            session_id=wanted.execution_id, turn_id=wanted.execution_id, session=wanted.session
+            session_id=wanted.execution_id,
+            turn_id=wanted.execution_id,
+            session=wanted.session,
+            turn=wanted.turn(),
         )
         created = _result(await operations.create_session(create, context))
         self._require_wanted()

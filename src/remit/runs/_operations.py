@@ -91,9 +91,12 @@ class TurnSpec(Model):
 class SessionCreate(Model):
     """`session.create`: checks everything that can be checked, and stores nothing."""
 
-    session_id: str
+    session_id: str | None
+    """None: whatever the request leads to."""
     turn_id: str
     session: SessionSpec
+    turn: TurnSpec
+    """What is going to be done in it; it is looked at, not started."""
 
 
 class TurnStart(Model):
