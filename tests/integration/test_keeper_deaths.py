@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,9 @@ class Host:
         self.process.wait()
         if self.process.stdout is not None:
             self.process.stdout.close()
+        for pid in processes_with(self.number):  # only a failing test leaves any
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def alive(self) -> list[int]:
         """Everything that still runs of it, the host aside."""
@@ -112,8 +116,11 @@ def test_a_killed_keeper_takes_its_checkout_alone(tmp_path: Path, sandbox: str) 
         time.sleep(0.2)
         assert len(processes_with(host.number)) > 1
     finally:
-        host.end()
-        wait_until(lambda: host.alive() == [])
+        host.process.kill()
+        try:
+            wait_until(lambda: host.alive() == [])
+        finally:
+            host.end()
 
 
 async def test_a_dead_keeper_is_an_error_for_its_callers_only(tmp_path: Path) -> None:
