@@ -16,6 +16,7 @@ from remit.workspaces._base import BaseEntry, BasePin, Listing
 from remit.workspaces._base_git import GENERATED
 from remit.workspaces._changes import Blobs, Change, Changes, Content, Skipped, require_total, sort_changes
 from remit.workspaces._git import Git, make_git_folder
+from remit.workspaces._private_git import publish_folder
 from remit.workspaces.keeper._tree import (
     Found,
     Hash,
@@ -151,8 +152,10 @@ def _prefixes(path: str) -> Iterator[str]:
 
 @dataclass(slots=True)
 class IgnoreMemory:
-    """The last answer of git about ignored files of one checkout."""
+    """What git was asked about ignored files of one checkout, and what it was asked with."""
 
+    folder: Path | None = None
+    """Where trees of ignore files are kept to be used again; None: they aren't. Who owns it removes it."""
     asked: tuple[object, ...] = ()
     answer: frozenset[str] = frozenset()
 
@@ -173,22 +176,22 @@ async def _find_ignored(
     texts = await asyncio.to_thread(_read_ignore_files, paths, names, scan, Path(pin.lower), result)
     asked = (pin.store, *paths, *sorted(texts.items()))
     if memory.asked != asked:
-        with tempfile.TemporaryDirectory(prefix="remit-ignore-") as scratch:
-            memory.answer = await _ask_ignored(git, pin, paths, texts, Path(scratch))
-            memory.asked = asked
+        if memory.folder is None:
+            with tempfile.TemporaryDirectory(prefix="remit-ignore-") as scratch:
+                memory.answer = await _ask_ignored(git, pin, paths, texts, Path(scratch))
+        else:
+            memory.answer = await _ask_ignored(git, pin, paths, texts, memory.folder)
+        memory.asked = asked
     return memory.answer
 
 
 async def _ask_ignored(
-    git: Git, pin: BasePin, paths: Sequence[str], texts: Mapping[str, bytes], scratch: Path
+    git: Git, pin: BasePin, paths: Sequence[str], texts: Mapping[str, bytes], folder: Path
 ) -> frozenset[str]:
-    """Let git look at an empty tree with the same ignore files."""
-    tree = scratch / "tree"
-    tree.mkdir()
-    for name, text in texts.items():
-        (tree / name).parent.mkdir(parents=True, exist_ok=True)
-        (tree / name).write_bytes(text)
-    git_dir = Path(pin.private_git) if pin.private_git else _generated_only(scratch / "git")
+    """Let git look at an otherwise empty tree with the same ignore files."""
+    made = await asyncio.to_thread(_make_ignore_tree, texts, folder)
+    git_dir = Path(pin.private_git) if pin.private_git else made / "git"
+    tree = made / "tree"
     # `./` keeps a leading colon from being magic; this command doesn't take paths as literal ones.
     listed = await git.run(
         "check-ignore",
@@ -204,8 +207,21 @@ async def _ask_ignored(
     return frozenset(os.fsdecode(path.removeprefix(b"./")) for path in listed.split(b"\0") if path)
 
 
-def _generated_only(folder: Path) -> Path:
-    return make_git_folder(folder, excludes="\n".join(GENERATED) + "\n")
+def _make_ignore_tree(texts: Mapping[str, bytes], folder: Path) -> Path:
+    """A tree of ignore files, and a git folder that knows what tools leave behind; made once per content."""
+    name = hashlib.sha256(repr(sorted(texts.items())).encode()).hexdigest()[:32]
+    place = folder / f"ignore-{name}"
+    if not place.is_dir():
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            made = Path(scratch) / "made"
+            (made / "tree").mkdir(parents=True)
+            for path, text in texts.items():
+                (made / "tree" / path).parent.mkdir(parents=True, exist_ok=True)
+                (made / "tree" / path).write_bytes(text)
+            make_git_folder(made / "git", excludes="\n".join(GENERATED) + "\n")
+            publish_folder(made, place)
+    return place
 
 
 def _read_ignore_files(

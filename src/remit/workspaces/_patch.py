@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -67,19 +68,23 @@ class PatchFolders:
         self._folder = folder
         self._free: list[Path] = []
 
-    @contextmanager
-    def use(self) -> Generator[Path]:
+    @asynccontextmanager
+    async def use(self) -> AsyncGenerator[Path]:
         """A git folder without objects or references, for one patch."""
-        git_dir = self._free.pop() if self._free else self._make()
+        git_dir = self._free.pop() if self._free else await asyncio.to_thread(self._make)
         yield git_dir
-        for path in (*(git_dir / "objects/pack").iterdir(), *(git_dir / "refs/heads").iterdir()):
-            path.unlink()
+        await asyncio.to_thread(_empty, git_dir)
         self._free.append(git_dir)  # one that failed half way isn't used again
 
     def _make(self) -> Path:
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         settings = {"core.bigFileThreshold": _TEXT_AT_MOST, "fastimport.unpackLimit": "0"}
         return make_git_folder(Path(tempfile.mkdtemp(dir=self._folder)) / "git", settings=settings)
+
+
+def _empty(git_dir: Path) -> None:
+    for path in (*(git_dir / "objects/pack").iterdir(), *(git_dir / "refs/heads").iterdir()):
+        path.unlink()
 
 
 async def write_patch(git: Git, changes: Sequence[Change], blobs: Blobs, folders: PatchFolders) -> Patch:
@@ -96,10 +101,9 @@ async def write_patch(git: Git, changes: Sequence[Change], blobs: Blobs, folders
     """
     if not changes:
         return Patch(b"", 0, 0, 0, {})
-    with folders.use() as git_dir:
-        await git.run(
-            "fast-import", "--quiet", "--done", git_dir=git_dir, stdin=_load(changes, blobs, git_dir)
-        )
+    async with folders.use() as git_dir:
+        stream = await asyncio.to_thread(_load, changes, blobs, git_dir)
+        await git.run("fast-import", "--quiet", "--done", git_dir=git_dir, stdin=stream)
         renames = ("--no-renames",) if _folders_clash(changes) else _RENAMES
         sides = ("refs/heads/base", "refs/heads/result")
         text = await git.run("diff-tree", *_OPTIONS, *renames, *_FORMAT, *sides, git_dir=git_dir)

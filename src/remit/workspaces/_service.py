@@ -39,6 +39,7 @@ from remit.contract import (
 from remit.errors import InternalError, NodeError, RemitError
 from remit.primitives import Clock, Ids
 from remit.workspaces._checks import CheckDefinition, CheckRun, compare, describe_broken, run_check
+from remit.workspaces._collect import IgnoreMemory
 from remit.workspaces._delivery import Deliveries, DeliveryOrder, Recovered
 from remit.workspaces._keeper import Keeper
 from remit.workspaces._patch import PatchFolders
@@ -249,7 +250,8 @@ class NodeService:
         run = self._runs.get(request.run_id)
         if run is None or run.generation != request.generation:
             await self._receipts.fence(request.run_id, request.generation)
-            run = self._runs.setdefault(request.run_id, NodeRun(request.run_id, request.generation))
+            made = NodeRun(request.run_id, request.generation, ignored=IgnoreMemory(self._scratch))
+            run = self._runs.setdefault(request.run_id, made)
             run.generation = max(run.generation, request.generation)
         return run
 
