@@ -16,7 +16,8 @@
     │   └── Draining
     ├── RunError            an admitted run ended otherwise than completed
     │   ├── RunFailed
-    │   ├── RunCancelled            also a TimeoutError where the caller's own deadline ended it
+    │   ├── RunCancelled
+    │   │   └── RunExpired              the caller's own deadline ended it: a TimeoutError, too
     │   └── RunIndeterminate
     ├── ProviderError       a model request failed for good (`reason` = a provider code)
     ├── LimitReached        a bound of the run was reached (`limit_code` = a budget code)
@@ -62,6 +63,7 @@ __all__ = [
     "RequestError",
     "RunCancelled",
     "RunError",
+    "RunExpired",
     "RunFailed",
     "RunIndeterminate",
     "SchemaTooNew",
@@ -211,10 +213,23 @@ class Draining(AdmissionError):
 
 
 class RunError(RemitError):
-    """A run ended otherwise than completed. `fields`: `run_id`, `kind`, `class`, `code`."""
+    """A run ended otherwise than completed.
+
+    `fields`: `run_id`, `kind`, `class` and `reason`, the terminal's own.
+    """
 
     code = "run"
     status = 502
+
+    @property
+    def run_id(self) -> str | None:
+        """The run; None where there was none."""
+        return self.fields.get("run_id")
+
+    @property
+    def reason(self) -> str | None:
+        """The terminal's code, such as `deadline`, `wall_clock` or `checks_failed`."""
+        return self.fields.get("reason")
 
 
 class RunFailed(RunError):
@@ -223,12 +238,18 @@ class RunFailed(RunError):
     code = "run_failed"
 
 
-class RunCancelled(RunError, TimeoutError):
-    """The run ended `cancelled`; a `TimeoutError` too, since the caller's deadline may be why."""
+class RunCancelled(RunError):
+    """The run ended `cancelled`."""
 
     code = "run_cancelled"
     status = 499
     exit_code = 4
+
+
+class RunExpired(RunCancelled, TimeoutError):
+    """The run ended `cancelled`, code `deadline`: the caller's own deadline passed."""
+
+    code = "run_expired"
 
 
 class RunIndeterminate(RunError):

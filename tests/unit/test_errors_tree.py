@@ -36,6 +36,8 @@ def test_the_tree_in_words_is_the_tree() -> None:
         assert kind.__name__ in errors.__doc__
 
 
-def test_a_cancelled_run_is_a_timeout_too() -> None:
-    """A caller whose own deadline passed catches it as a TimeoutError."""
-    assert issubclass(errors.RunCancelled, TimeoutError)
+def test_only_an_expired_run_is_a_timeout_too() -> None:
+    """A caller whose own deadline passed catches it as a TimeoutError, and no other cancel as one."""
+    assert issubclass(errors.RunExpired, errors.RunCancelled)
+    assert issubclass(errors.RunExpired, TimeoutError)
+    assert not issubclass(errors.RunCancelled, TimeoutError)
