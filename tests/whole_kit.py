@@ -9,8 +9,10 @@ import json
 import os
 import shutil
 import stat
+import subprocess
+import sys
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -37,6 +39,7 @@ CALC = {
     "README.md": "# calc\n",
 }
 """A small project with a failing test; its check is found as `unittest`."""
+PROGRAM = (sys.executable, "-m", "remit.cli")
 NO_CHECKS: dict[str, Any] = {"checks": []}
 
 
@@ -196,6 +199,65 @@ class World:
             run = await host.start(self.request(**fields))
             return await Ended.of(host, run)
 
+    # ---- from the command line
+
+    def write_settings(self) -> Path:
+        """The configuration as a file of the user's own."""
+        path = self.home / "remit.toml"
+        path.write_text("".join(f"{_key(name)} = {_toml(value)}\n" for name, value in self._tables()))
+        return path
+
+    def _tables(self) -> list[tuple[str, Any]]:
+        tables = self.all_settings()
+        tables.setdefault("pools", {})["default"] = {"members": [{"model": MODEL}]}
+        return list(tables.items())
+
+    def start(self, *arguments: str, program: Sequence[str] = PROGRAM) -> subprocess.Popen[str]:
+        """Start a command in the repository, as a user would in a terminal of its own."""
+        return subprocess.Popen(
+            [*program, *arguments],
+            cwd=self.root / self.subdir,
+            env=self.all_variables() | self.program_variables(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def program_variables(self) -> dict[str, str]:
+        """What the program under test needs to be found, and to find its settings."""
+        found = {"TERM": "dumb", "PYTHONDONTWRITEBYTECODE": "1"}
+        if "PYTHONPATH" in os.environ:
+            found["PYTHONPATH"] = os.environ["PYTHONPATH"]
+        return found
+
+    def command(self, *arguments: str, timeout_s: float = 60) -> tuple[int, str, str]:
+        """Run a command to its end: exit code, stdout, stderr."""
+        process = self.start(*arguments)
+        try:
+            output, errors = process.communicate(timeout=timeout_s)
+        finally:
+            process.kill()
+        return process.returncode, output, errors
+
+    def start_run(self, *arguments: str, program: Sequence[str] = PROGRAM) -> subprocess.Popen[str]:
+        """Start `remit run` with this world's settings."""
+        settings = self.write_settings()
+        return self.start("run", "fix it", "--config", str(settings), *arguments, program=program)
+
+
+def _key(name: str) -> str:
+    return json.dumps(name)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_key(name)} = {_toml(inner)}" for name, inner in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml(inner) for inner in value) + "]"
+    return json.dumps(value)
+
 
 @dataclass(slots=True, kw_only=True)
 class Ended:
@@ -316,6 +378,34 @@ def processes_with(nonce: str) -> dict[int, str]:
 
 def _state(entry: Path) -> str:
     return (entry / "stat").read_text().rpartition(")")[2].split()[0]
+
+
+def descendants_of(pid: int) -> dict[int, str]:
+    """Living processes below a process: pid to command line."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and _state(entry) != "Z":
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+    found: dict[int, str] = {}
+    for child in parents:
+        above = child
+        while above in parents and above != pid:
+            above = parents[above]
+        if above == pid and child != pid:
+            with contextlib.suppress(OSError):
+                found[child] = (Path(f"/proc/{child}/cmdline").read_bytes()).decode(errors="replace")
+    return found
+
+
+def alive(pids: Iterable[int]) -> set[int]:
+    """Which of these processes still live."""
+    left: set[int] = set()
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            if _state(Path(f"/proc/{pid}")) != "Z":
+                left.add(pid)
+    return left
 
 
 def gone_within(nonce: str, seconds: float) -> bool:
