@@ -1,5 +1,6 @@
 """The shapes of all that is stored or sent: pure, frozen, closed."""
 
+from remit.contract._keys import SCOPES, ApiKey, Scope
 from remit.contract._limits import (
     LimitRequest,
     Limits,
@@ -126,7 +127,9 @@ __all__ = [
     "CLI_EXIT",
     "CODES",
     "PROTOCOL_VERSION",
+    "SCOPES",
     "AbandonedWork",
+    "ApiKey",
     "ArtifactRequest",
     "ArtifactStored",
     "AttemptCoverage",
@@ -196,6 +199,7 @@ __all__ = [
     "RunView",
     "RunWorkspace",
     "SandboxLevel",
+    "Scope",
     "Snapshot",
     "SnapshotRequest",
     "StageCompleted",

@@ -23,6 +23,8 @@ class RunQueued(Model):
     fingerprint: str
     text_replaced: int = 0
     """Characters of the prompt that can't be stored and became U+FFFD."""
+    key_id: str | None = None
+    """The key that it was asked with; None: none was needed."""
 
 
 class RunPrepared(Model):

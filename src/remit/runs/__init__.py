@@ -40,8 +40,10 @@ from remit.runs._operations import (
 )
 from remit.runs._ports import (
     AttemptRow,
+    BilledAttempt,
     HistoryEntry,
     RunStore,
+    SessionRow,
     StoredRun,
     Submission,
     Submitted,
@@ -65,6 +67,7 @@ __all__ = [
     "VIEW_TYPES",
     "Answer",
     "AttemptRow",
+    "BilledAttempt",
     "CancelAsked",
     "CancelBy",
     "Deadline",
@@ -92,6 +95,7 @@ __all__ = [
     "ScopeEnd",
     "Session",
     "SessionCreate",
+    "SessionRow",
     "SessionCreated",
     "SessionSpec",
     "SettledRun",

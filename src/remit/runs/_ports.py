@@ -40,6 +40,8 @@ class Submission:
     tenant: str = "local"
     idempotency_key: str | None = None
     text_replaced: int = 0
+    key_id: str | None = None
+    """The key that it was asked with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +77,30 @@ class AttemptRow:
     ended: AttemptEnded | None
     """None: it is in flight, or its owner died."""
     ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BilledAttempt:
+    """A line of the ledger with all that it can be counted under."""
+
+    attempt: AttemptRow
+    session_id: str
+    binding: str
+    key_id: str | None
+    """The key that its run was asked with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRow:
+    """A thread of runs, as its runs tell."""
+
+    id: str
+    runs: int
+    active_runs: int
+    """Those without a terminal."""
+    created_at: datetime
+    last_run_at: datetime
+    last_run_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -144,6 +144,7 @@ class Submit:
             request=submission.request,
             fingerprint=submission.fingerprint,
             text_replaced=submission.text_replaced + replaced,
+            key_id=submission.key_id,
         )
         fact = write_down(
             NewEvent(type="run.queued", payload=queued),

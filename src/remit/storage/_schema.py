@@ -148,3 +148,21 @@ SCHEMA_V2: Final = (
     """,
 )
 """What the second one adds."""
+
+SCHEMA_V3: Final = (
+    # A caller's key, under its hash; `record` holds all of it but the moment of its end.
+    """
+    CREATE TABLE api_keys (
+        id TEXT PRIMARY KEY,
+        hash TEXT NOT NULL UNIQUE,
+        tenant TEXT NOT NULL,
+        name TEXT NOT NULL,
+        created_at TEXT NOT NULL,
+        revoked_at TEXT,
+        record TEXT NOT NULL
+    ) WITHOUT ROWID
+    """,
+    # A name stands for one living key of its tenant.
+    "CREATE UNIQUE INDEX one_living_key_per_name ON api_keys (tenant, name) WHERE revoked_at IS NULL",
+)
+"""What the third one adds."""

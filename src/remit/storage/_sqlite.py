@@ -11,10 +11,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
+from remit.contract import ApiKey
 from remit.errors import MisuseError
 from remit.events import Artifact, Event, NewEvent, TranscriptEntry
 from remit.primitives import Clock, SystemIds, clean_text
-from remit.runs import AttemptRow, CancelBy, HistoryEntry, StoredRun, Submission, Submitted, Tombstone
+from remit.runs import (
+    AttemptRow,
+    BilledAttempt,
+    CancelBy,
+    HistoryEntry,
+    SessionRow,
+    StoredRun,
+    Submission,
+    Submitted,
+    Tombstone,
+)
 from remit.storage import _queries
 from remit.storage._burying import Bury, find_tombstone
 from remit.storage._claiming import unfinished_of_dead
@@ -23,6 +34,8 @@ from remit.storage._epochs import Epochs
 from remit.storage._folder import DataFolder
 from remit.storage._held import RunRef
 from remit.storage._hooks import CommitHook
+from remit.storage._keys import AddKey, RevokeKey, find_key, list_keys
+from remit.storage._listings import find_session, list_sessions, read_ledger
 from remit.storage._opening import StoreSettings, open_database
 from remit.storage._operations import Append, Claim, Log, Submit
 from remit.storage._readers import Readers, settled
@@ -226,6 +239,53 @@ class SqliteStore:
     async def log(self, run_id: str, type_: str, data: dict[str, Any], *, tenant: str = "local") -> None:
         """See `RunStore`."""
         await self._write(Log(ref=_ref(tenant, run_id), type=type_, data=data))
+
+    async def read_ledger(
+        self, *, tenant: str, start: datetime | None = None, end: datetime | None = None
+    ) -> tuple[BilledAttempt, ...]:
+        """The attempts of a tenant's runs that started in `[start, end)`, in order of admission and start."""
+        query = partial(read_ledger, tenant=clean_text(tenant)[0], start=start, end=end)
+        return await self._readers.run(query)
+
+    async def list_sessions(
+        self, *, tenant: str, after: str | None = None, limit: int = 50
+    ) -> tuple[tuple[SessionRow, ...], str | None]:
+        """A tenant's sessions, the one with the newest run first, and the cursor of the next page.
+
+        Raises:
+            InvalidRequest: `after` isn't a cursor of this tenant.
+        """
+        query = partial(list_sessions, tenant=clean_text(tenant)[0], after=after, limit=limit)
+        return await self._readers.run(query)
+
+    async def find_session(self, session_id: str, *, tenant: str) -> SessionRow | None:
+        """A session, or None."""
+        query = partial(find_session, tenant=clean_text(tenant)[0], session_id=clean_text(session_id)[0])
+        return await self._readers.run(query)
+
+    async def add_key(self, key: ApiKey, *, key_hash: str) -> None:
+        """Keep a caller's key, under the hash of the key itself.
+
+        Raises:
+            PreconditionFailed: A living key of its tenant has its name.
+        """
+        await self._write(AddKey(key=key, key_hash=key_hash))
+
+    async def find_key(self, key_hash: str) -> ApiKey | None:
+        """The key of a hash, an expired or revoked one too, or None."""
+        return await self._readers.run(partial(find_key, key_hash=key_hash))
+
+    async def list_keys(self, *, tenant: str | None = None) -> tuple[ApiKey, ...]:
+        """The keys of a tenant (None: of all), in the order in which they were made."""
+        return await self._readers.run(partial(list_keys, tenant=tenant))
+
+    async def revoke_key(self, name: str, *, tenant: str = "local") -> ApiKey:
+        """End a key, by its id or name; a second time changes nothing.
+
+        Raises:
+            NotFound: The tenant has no such key.
+        """
+        return await self._write(RevokeKey(name=clean_text(name)[0], tenant=tenant))
 
     async def rebuild(self) -> int:
         """Make every run's row and ledger anew from its log; returns how many weren't right."""

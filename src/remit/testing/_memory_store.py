@@ -134,6 +134,7 @@ class MemoryStore:
             request=submission.request,
             fingerprint=submission.fingerprint,
             text_replaced=submission.text_replaced + replaced,
+            key_id=submission.key_id,
         )
         run = _Run(
             tenant=submission.tenant,
