@@ -11,6 +11,7 @@ from typing import Any, Final
 from remit.contract import Isolation, SandboxLevel
 from remit.workspaces._checkout_request import CheckoutRequest
 from remit.workspaces._command import CommandResult, CommandSpec, Stopped
+from remit.workspaces._dialogue import Dialogue
 from remit.workspaces._failures import KeeperLost, WorkspaceOperationError
 from remit.workspaces._link import KeeperLink
 
@@ -74,6 +75,15 @@ class Checkout:
             await _despite_cancels(answer, _SHIELD_S)
         except (WorkspaceOperationError, KeeperLost, TimeoutError):
             return
+
+    def converse(self, spec: CommandSpec) -> Dialogue:
+        """Starts a program that is talked to; it ends with the checkout at the latest.
+
+        Raises:
+            WorkspaceOperationError: what is to be started doesn't fit into a frame.
+        """
+        params = asdict(spec) | {"environment": dict(spec.environment), "streamed": False}
+        return Dialogue(self._link, spec.call_id, self._link.send("converse", params))
 
     async def call(self, operation: str, arguments: Mapping[str, object]) -> dict[str, object]:
         """Does one file operation in the keeper.

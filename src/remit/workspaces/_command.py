@@ -29,6 +29,8 @@ class CommandSpec:
     max_output_bytes: int = 1_048_576
     """Kept per stream, head and tail."""
     network: bool = False
+    confined: bool = True
+    """False: outside the checkout's sandbox, in no environment but `environment`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

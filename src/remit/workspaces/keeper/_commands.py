@@ -36,7 +36,9 @@ class Stop:
 
 
 @dataclass(slots=True)
-class _Stream:
+class Stream:
+    """One of a command's two outputs."""
+
     handle: int
     kept: HeadTail
     source: int
@@ -75,14 +77,15 @@ class Command:
         self._started_at_s = loop.now()
         kept_bytes = max(1, min(order.max_output_bytes, MAX_KEPT_BYTES))
         self._text = BoundedOutput(kept_bytes)
-        self._streams = [_Stream(-1, HeadTail(kept_bytes), source) for source in (1, 2)]
+        self._streams = [Stream(-1, HeadTail(kept_bytes), source) for source in (1, 2)]
         self._processes = confine(self._processes_ended)
 
     def start(self) -> None:
         """Starts the command; a start that fails is a result like any other."""
         writing: list[int] = []
-        stdin = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        stdin = -1
         try:
+            stdin = self._open_stdin()
             for stream in self._streams:
                 stream.handle, end = os.pipe2(os.O_CLOEXEC)
                 writing.append(end)
@@ -92,16 +95,24 @@ class Command:
             self._processes_ended(Ending(problem=f"it couldn't be started: {error}"))
         finally:
             for handle in (stdin, *writing):
-                os.close(handle)
+                if handle >= 0:
+                    os.close(handle)
         for stream in self._streams:
-            if stream.handle >= 0:
-                self._loop.watch(stream.handle, readable=lambda stream=stream: self._read(stream))
+            self._watch(stream)
         if self._state.ending is None:
             self._after(self.order.timeout_ms / 1000, lambda: self._stop_for("timed_out", self._grace_s))
 
+    def _open_stdin(self) -> int:
+        """What the command reads from: nothing."""
+        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
     # ---- output
 
-    def _read(self, stream: _Stream) -> None:
+    def _watch(self, stream: Stream) -> None:
+        if stream.handle >= 0:
+            self._loop.watch(stream.handle, readable=lambda: self._read(stream))
+
+    def _read(self, stream: Stream) -> None:
         try:
             data = os.read(stream.handle, _CHUNK_BYTES)
         except BlockingIOError:
@@ -115,7 +126,7 @@ class Command:
         if self._send_output is not None:
             self._send_output(data)
 
-    def _close_stream(self, stream: _Stream) -> None:
+    def _close_stream(self, stream: Stream) -> None:
         if stream.handle >= 0:
             self._loop.unwatch(stream.handle)
             os.close(stream.handle)

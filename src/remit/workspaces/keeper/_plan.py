@@ -92,6 +92,8 @@ class CommandOrder:
     network: bool
     streamed: bool
     """Whether output is sent while the command runs, as far as the node keeps up."""
+    confined: bool
+    """False: outside the checkout's sandbox, with no environment but this order's own."""
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> CommandOrder:

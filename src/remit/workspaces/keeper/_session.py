@@ -16,6 +16,7 @@ from remit.workspaces.keeper._channel import Channel
 from remit.workspaces.keeper._commands import Command, cpu_seconds
 from remit.workspaces.keeper._confinement import Confined, WhenEnded
 from remit.workspaces.keeper._context import CheckoutContext, set_current_checkout
+from remit.workspaces.keeper._dialogues import Dialogue
 from remit.workspaces.keeper._jail import Jail, JailOrder
 from remit.workspaces.keeper._loop import Loop
 from remit.workspaces.keeper._opening import Opened, OpenRefused, close_checkout, open_checkout
@@ -99,6 +100,9 @@ class Session:
         self._channel = Channel(loop, link, on_frame=self._frame, on_closed=self._node_gone)
         self._requests: dict[str, Callable[[int, dict[str, Any]], None]] = {
             "run": self._run,
+            "converse": self._converse,
+            "say": self._say,
+            "hear": self._hear,
             "call": self._call,
             "cancel_call": self._cancel_call,
             "stop": self._stop,
@@ -137,32 +141,71 @@ class Session:
 
     def _run(self, number: int, params: dict[str, Any]) -> None:
         order = CommandOrder.from_json(params)
+        if self._may_start(number, order):
+            command = Command(
+                self._loop,
+                order,
+                confine=lambda when_ended: self._confine(order, when_ended),
+                when_done=lambda command, result: self._ended(number, command, result),
+                send_output=(lambda data: self._send_output(number, data)) if order.streamed else None,
+                grace_s=_DEFAULT_GRACE_S,
+            )
+            self._start(command)
+
+    def _may_start(self, number: int, order: CommandOrder) -> bool:
+        """Whether a command may be started; what speaks against it is answered."""
         if order.call_id in self._commands:
             self._fail(number, "conflict", f"the call {order.call_id} is running already")
-            return
-        if order.cwd.startswith("/") or ".." in order.cwd.split("/"):
+        elif order.cwd.startswith("/") or ".." in order.cwd.split("/"):
             self._fail(number, "denied", f"{order.cwd}: a working folder lies in the workspace")
-            return
-        if self._closing is not None:
+        elif self._closing is not None:
             self._fail(number, "cancelled", "the checkout is being closed")
-            return
+        else:
+            return True
+        return False
 
-        def done(command: Command, result: dict[str, Any]) -> None:
-            del self._commands[command.order.call_id]
-            self._answer(number, result)
-            if self._closing is not None and not self._commands:
-                self._closing()
-
-        command = Command(
-            self._loop,
-            order,
-            confine=lambda when_ended: self._confine(order, when_ended),
-            when_done=done,
-            send_output=(lambda data: self._send_output(number, data)) if order.streamed else None,
-            grace_s=_DEFAULT_GRACE_S,
-        )
-        self._commands[order.call_id] = command
+    def _start(self, command: Command) -> None:
+        self._commands[command.order.call_id] = command
         command.start()
+
+    def _ended(self, number: int, command: Command, result: dict[str, Any]) -> None:
+        del self._commands[command.order.call_id]
+        self._answer(number, result)
+        if self._closing is not None and not self._commands:
+            self._closing()
+
+    # ---- programs that are talked to
+
+    def _converse(self, number: int, params: dict[str, Any]) -> None:
+        """Starts a program that is talked to; answered once it has ended."""
+        order = CommandOrder.from_json(params)
+        if self._may_start(number, order):
+            dialogue = Dialogue(
+                self._loop,
+                order,
+                confine=lambda when_ended: self._confine(order, when_ended),
+                when_done=lambda command, result: self._ended(number, command, result),
+                send_output=None,
+                grace_s=_DEFAULT_GRACE_S,
+            )
+            self._start(dialogue)
+
+    def _say(self, number: int, params: dict[str, Any]) -> None:
+        dialogue = self._find_dialogue(number, params["call_id"])
+        if dialogue is not None:
+            dialogue.say(base64.b64decode(params["data"]), lambda body: self._channel.send(number, body))
+
+    def _hear(self, number: int, params: dict[str, Any]) -> None:
+        dialogue = self._find_dialogue(number, params["call_id"])
+        if dialogue is not None:
+            dialogue.hear(lambda body: self._channel.send(number, body))
+
+    def _find_dialogue(self, number: int, call_id: str) -> Dialogue | None:
+        found = self._commands.get(call_id)
+        if isinstance(found, Dialogue):
+            return found
+        self._fail(number, "not_found", f"{call_id} isn't running")
+        return None
 
     def _send_output(self, number: int, data: bytes) -> None:
         # A viewer that doesn't keep up loses some of it; the result has head and tail all the same.
@@ -171,9 +214,10 @@ class Session:
 
     def _confine(self, order: CommandOrder, when_ended: WhenEnded) -> Confined:
         plan = self._plan
-        folder = os.path.join(self._opened.root, order.cwd) if order.cwd else self._opened.root
-        environment = {**plan.environment, **order.environment, "PWD": folder}
-        if plan.sandbox != "bubblewrap":
+        folder = self._folder_of(order)
+        inherited = plan.environment if order.confined else {}
+        environment = {**inherited, **order.environment, "PWD": folder}
+        if plan.sandbox != "bubblewrap" or not order.confined:
             return PlainProcesses(
                 self._loop,
                 PlainOrder(
@@ -206,6 +250,12 @@ class Session:
             ),
             when_ended,
         )
+
+    def _folder_of(self, order: CommandOrder) -> str:
+        """Where a command starts: in the tree; outside the sandbox it might run what lies there, so not."""
+        if not order.confined:
+            return "/"
+        return os.path.join(self._opened.root, order.cwd) if order.cwd else self._opened.root
 
     def _call(self, number: int, params: dict[str, Any]) -> None:
         job = Job(
