@@ -497,6 +497,18 @@ async def test_a_delivery_outlives_the_node(tmp_path: Path, root: Path) -> None:
         assert (root / "late.txt").read_text() == "late\n"
 
 
+async def test_runs_that_nobody_asks_for_are_forgotten(tmp_path: Path, root: Path) -> None:
+    """S66: a run that was prepared and never opened is owed no cleanup; the node doesn't keep it for ever."""
+    async with node_of(tmp_path, root) as node:
+        await node.prepare("run_quiet")
+        await node.open("run_open")
+        for run in node.service._runs.values():
+            run.seen_s -= 10_000
+        await node.prepare("run_new")
+        assert set(node.service._runs) == {"run_open", "run_new"}
+        await node.cleanup("run_open")
+
+
 async def test_requests_out_of_order_are_clear_failures(tmp_path: Path, root: Path) -> None:
     """R11: a request that can't be carried out is answered, never left open."""
     async with node_of(tmp_path, root) as node:

@@ -247,12 +247,16 @@ class NodeService:
 
     async def _enter(self, request: NodeRequest) -> NodeRun:
         """The run that a request is about, once its generation is known to be the newest."""
+        now_s = self._clock.monotonic()
         run = self._runs.get(request.run_id)
         if run is None or run.generation != request.generation:
             await self._receipts.fence(request.run_id, request.generation)
-            made = NodeRun(request.run_id, request.generation, ignored=IgnoreMemory(self._scratch))
+            for idle in [other.run_id for other in self._runs.values() if other.is_idle(now_s)]:
+                del self._runs[idle]
+            made = NodeRun(request.run_id, request.generation, now_s, ignored=IgnoreMemory(self._scratch))
             run = self._runs.setdefault(request.run_id, made)
             run.generation = max(run.generation, request.generation)
+        run.seen_s = now_s
         return run
 
     def _settings(self, ref: str) -> WorkspaceSettings:

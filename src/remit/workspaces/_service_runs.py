@@ -33,6 +33,7 @@ __all__ = [
 
 _Value = TypeVar("_Value")
 _ENDING_S = 0.05
+_FORGOTTEN_S = 3_600
 
 
 class Interrupted(Exception):
@@ -126,6 +127,8 @@ class NodeRun:
 
     run_id: str
     generation: int
+    seen_s: float
+    """When it was last asked for, on the node's own clock."""
     prepared: PreparedWorkspace | None = None
     checkout: Checkout | None = None
     tools: ToolRunner | None = None
@@ -134,6 +137,10 @@ class NodeRun:
     ignored: IgnoreMemory = field(default_factory=IgnoreMemory)
     activities: set[Activity] = field(default_factory=set[Activity])
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def is_idle(self, now_s: float) -> bool:
+        """Whether nobody seems to want it: no checkout, so no clean-up comes, and nothing heard for long."""
+        return self.checkout is None and not self.activities and now_s - self.seen_s > _FORGOTTEN_S
 
     def get_prepared(self) -> PreparedWorkspace:
         """What its checkout is made from.
