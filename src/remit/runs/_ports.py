@@ -198,6 +198,10 @@ class RunStore(Protocol):
         """A run, or None."""
         ...
 
+    async def find_by_key(self, idempotency_key: str, *, tenant: str = "local") -> StoredRun | None:
+        """The run that an idempotency key stands for, or None."""
+        ...
+
     async def list_runs(
         self,
         *,

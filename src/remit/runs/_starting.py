@@ -13,17 +13,20 @@ from remit.admission import (
     Admission,
     Admitted,
     Binding,
+    Caller,
     Decision,
     Deferred,
     PermitRefused,
     SessionFacts,
     Sessions,
+    Share,
     queue_full,
 )
 from remit.contract import DeliveryMode, RunRequest
 from remit.primitives import Clock
 from remit.requests import ParsedRequest, fingerprint
 from remit.runs._control import CancelAsked, CancelBy, RunControl
+from remit.runs._naming import name_in_host
 from remit.runs._ports import RunStore, StoredRun, Submission
 from remit.runs._shield import despite_cancel
 from remit.runs._supported import refuse_later
@@ -33,11 +36,13 @@ from remit.work import Residencies
 class RunDriver(Protocol):
     """Who takes runs up in this process. Implemented by the engine."""
 
-    def start(self, run_id: str, *, residencies: Residencies | None = None) -> RunControl:
+    def start(
+        self, run_id: str, *, tenant: str = "local", residencies: Residencies | None = None
+    ) -> RunControl:
         """Take up an admitted run; joins the one that is going on. Never waits."""
         ...
 
-    def find_control(self, run_id: str) -> RunControl | None:
+    def find_control(self, run_id: str, *, tenant: str = "local") -> RunControl | None:
         """The control of a run that this process drives now; None when it doesn't."""
         ...
 
@@ -70,25 +75,28 @@ class Starter:
         default_factory=WeakValueDictionary[str, asyncio.Lock]
     )
 
-    async def consider(self, parsed: ParsedRequest) -> Admitted:
+    async def consider(self, parsed: ParsedRequest, *, caller: Caller | None = None) -> Admitted:
         """What a request would become, whether or not there is room for it; nothing is taken or stored.
 
         Raises:
             RequestError: It must be changed, or the settings must.
         """
-        facts = replace(await self._look(parsed.request), active_run_id=None)
-        return self._checked(self.admission.consider(parsed, facts=facts, door_delivery=self.door_delivery))
+        caller = caller or Caller()
+        facts = replace(await self._look(parsed.request, caller), active_run_id=None)
+        return self._checked(
+            self.admission.consider(parsed, caller=caller, facts=facts, door_delivery=self.door_delivery)
+        )
 
-    async def _decide(self, parsed: ParsedRequest) -> Admitted | Deferred:
-        facts = await self._look(parsed.request)
-        decision = self.admission.decide(parsed, facts=facts, door_delivery=self.door_delivery)
+    async def _decide(self, parsed: ParsedRequest, caller: Caller) -> Admitted | Deferred:
+        facts = await self._look(parsed.request, caller)
+        decision = self.admission.decide(parsed, caller=caller, facts=facts, door_delivery=self.door_delivery)
         return decision if isinstance(decision, Deferred) else self._checked(decision)
 
-    async def _look(self, request: RunRequest) -> SessionFacts:
+    async def _look(self, request: RunRequest, caller: Caller) -> SessionFacts:
         refuse_later(request)
         await self.make_ready(request)
         return await self.sessions.look(
-            session_id=request.session_id, continues=request.continues, tenant="local"
+            session_id=request.session_id, continues=request.continues, tenant=caller.tenant
         )
 
     def _checked(self, decision: Decision) -> Admitted:
@@ -101,6 +109,7 @@ class Starter:
         self,
         parsed: ParsedRequest,
         *,
+        caller: Caller | None = None,
         idempotency_key: str | None = None,
         residencies: Residencies | None = None,
     ) -> Started | Deferred:
@@ -112,64 +121,84 @@ class Starter:
 
         Cancellation: the run is stored and started, or neither; whoever knows its id finds out which.
         """
-        async with self._session_lock(parsed.request):
-            decision = await self._decide(parsed)
+        caller = caller or Caller()
+        async with self._session_lock(parsed.request, caller):
+            decision = await self._decide(parsed, caller)
             if isinstance(decision, Admitted):
-                return await despite_cancel(self._submit(decision, idempotency_key, residencies))
-            repeated = await self._find_repeated(parsed.request)
+                return await despite_cancel(self._submit(decision, caller, idempotency_key, residencies))
+            repeated = await self._find_repeated(parsed.request, caller, idempotency_key)
             return Started(run=repeated, created=False) if repeated is not None else decision
 
-    def _session_lock(self, request: RunRequest) -> AbstractAsyncContextManager[Any]:
+    def _session_lock(self, request: RunRequest, caller: Caller) -> AbstractAsyncContextManager[Any]:
         """Held while a request of a session is admitted, so that two can't both find it free."""
         name = request.session_id or request.continues
         if name is None:
             return nullcontext()
-        return self._locks.setdefault(name, asyncio.Lock())
+        return self._locks.setdefault(name_in_host(caller.tenant, name), asyncio.Lock())
 
-    async def _find_repeated(self, request: RunRequest) -> StoredRun | None:
-        """The run that was admitted for the same request, under the same id of the caller's, before."""
-        if request.id is None:
-            return None
-        stored = await self.store.find_run(request.id)
+    async def _find_repeated(
+        self, request: RunRequest, caller: Caller, idempotency_key: str | None
+    ) -> StoredRun | None:
+        """The run that was admitted for the same request before, under the caller's same id or key."""
+        stored: StoredRun | None = None
+        if request.id is not None:
+            stored = await self.store.find_run(request.id, tenant=caller.tenant)
+        if stored is None and idempotency_key is not None:
+            stored = await self.store.find_by_key(idempotency_key, tenant=caller.tenant)
         return stored if stored is not None and stored.fingerprint == fingerprint(request) else None
 
     async def _submit(
-        self, admitted: Admitted, idempotency_key: str | None, residencies: Residencies | None
+        self,
+        admitted: Admitted,
+        caller: Caller,
+        idempotency_key: str | None,
+        residencies: Residencies | None,
     ) -> Started | Deferred:
         """Take a place, then store the run: what is stored always has a place."""
         permits, run_id = self.admission.permits, admitted.run.id
-        held = permits.holds(run_id)
-        answer = permits.ask(run_id)
+        name = name_in_host(caller.tenant, run_id)
+        held = permits.holds(name)
+        answer = permits.ask(name, tenant=caller.tenant, share=_share_of(caller))
         if isinstance(answer, PermitRefused):
             return Deferred(error=queue_full(answer))
         if admitted.interrupts is not None:
-            self.ask_to_stop(admitted.interrupts, by="caller", reason="another run of its session")
+            reason = "another run of its session"
+            self.ask_to_stop(admitted.interrupts, by="caller", reason=reason, tenant=caller.tenant)
         begun = False
         try:
-            submitted = await self.store.submit(self._submission(admitted, idempotency_key))
+            submitted = await self.store.submit(self._submission(admitted, caller, idempotency_key))
             # A dead id's run is stored with its end.
             begun = submitted.created and not submitted.run.view.status.ended
         finally:
             if not begun and not held:
-                permits.release(run_id)
+                permits.release(name)
         if begun:
-            self.driver.start(run_id, residencies=residencies)
+            self.driver.start(run_id, tenant=caller.tenant, residencies=residencies)
         return Started(run=submitted.run, created=submitted.created)
 
-    def _submission(self, admitted: Admitted, idempotency_key: str | None) -> Submission:
+    def _submission(self, admitted: Admitted, caller: Caller, idempotency_key: str | None) -> Submission:
         return Submission(
             run=admitted.run,
             request=admitted.request,
             fingerprint=admitted.fingerprint,
             epoch=self.epoch,
+            tenant=caller.tenant,
+            key_id=caller.key_id,
             idempotency_key=idempotency_key,
             text_replaced=admitted.text_replaced,
         )
 
-    def ask_to_stop(self, run_id: str, *, by: CancelBy, reason: str | None) -> bool:
+    def ask_to_stop(self, run_id: str, *, by: CancelBy, reason: str | None, tenant: str = "local") -> bool:
         """The first half of a stop: ask, without waiting. False: it changes nothing."""
-        control = self.driver.find_control(run_id)
+        control = self.driver.find_control(run_id, tenant=tenant)
         if control is None:
             return False
         now = self.clock.now()
         return control.ask(CancelAsked(by=by, reason=reason, at=now, at_monotonic=self.clock.monotonic()))
+
+
+def _share_of(caller: Caller) -> Share | None:
+    """The places that the runs of one key have in common."""
+    if caller.key_id is None or caller.max_running is None:
+        return None
+    return Share(name=caller.key_id, max_running=caller.max_running)

@@ -55,6 +55,12 @@ def find_by_key(connection: sqlite3.Connection, tenant: str, key: str) -> tuple[
     ).fetchone()
 
 
+def load_by_key(connection: sqlite3.Connection, tenant: str, key: str) -> StoredRun | None:
+    """The run that an idempotency key stands for, or None."""
+    found = find_by_key(connection, tenant, key)
+    return None if found is None else load_run(connection, found[0])
+
+
 def _stored_run(row: Sequence[Any]) -> StoredRun:
     view, queued, version, fingerprint, tenant, epoch, generation, last_seq = row
     request = upcast_data("run.queued", load_own(queued), version=version)["request"]

@@ -299,6 +299,11 @@ class SqliteStore:
         """See `RunStore`."""
         return await self._readers.run(partial(_queries.find_run, ref=_ref(tenant, run_id)))
 
+    async def find_by_key(self, idempotency_key: str, *, tenant: str = "local") -> StoredRun | None:
+        """See `RunStore`."""
+        query = partial(_queries.load_by_key, tenant=tenant, key=clean_text(idempotency_key)[0])
+        return await self._readers.run(query)
+
     async def list_runs(
         self,
         *,

@@ -299,6 +299,11 @@ class MemoryStore:
         run = self._runs.get((tenant, run_id))
         return None if run is None else run.stored()
 
+    async def find_by_key(self, idempotency_key: str, *, tenant: str = "local") -> StoredRun | None:
+        """See `RunStore`."""
+        run = self._keys.get((tenant, idempotency_key))
+        return None if run is None else run.stored()
+
     async def list_runs(
         self,
         *,

@@ -57,6 +57,9 @@ class AdmissionRules:
         again = await harness.store.submit(sample_submission("run_2", epoch=epoch, idempotency_key="k"))
         assert (again.created, again.run.view.id) == (False, "run_1")
         assert await harness.store.find_run("run_2") is None
+        assert await harness.store.find_by_key("k") == again.run
+        assert await harness.store.find_by_key("k", tenant="b") is None
+        assert await harness.store.find_by_key("other") is None
 
     async def test_another_request_is_a_conflict(self, harness: StoreHarness) -> None:
         """R63: a used id or key with another request is refused, and nothing is stored."""
