@@ -50,6 +50,17 @@ def first_of(error: BaseExceptionGroup[Exception]) -> Exception:
     return next((leaf for leaf in leaves if isinstance(leaf, RemitError)), leaves[0])
 
 
+def open_missing_streams() -> None:
+    """Where stdout or stderr was closed before we started, write to nothing; no file may get its number."""
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        if getattr(sys, name) is None:
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            if nothing != number:
+                os.dup2(nothing, number)
+                os.close(nothing)
+            setattr(sys, name, os.fdopen(number, "w", encoding="utf-8", closefd=False))
+
+
 def quiet_stdout() -> None:
     """Point stdout at nothing, so that Python doesn't complain about it at its own end."""
     try:

@@ -11,7 +11,7 @@ from typing import Final
 import click
 
 import remit
-from remit.cli._failing import exit_code_of, explain, quiet_stdout
+from remit.cli._failing import exit_code_of, explain, open_missing_streams, quiet_stdout
 from remit.cli._words import EXIT_INTERRUPTED, say
 
 _COMMANDS: Final[dict[str, tuple[str, str]]] = {
@@ -75,6 +75,7 @@ def program() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code. Never raises, and never shows a traceback unasked."""
+    open_missing_streams()
     try:
         code = program.main(
             args=list(sys.argv[1:] if arguments is None else arguments),

@@ -114,8 +114,7 @@ class LineProgress:
 
     def say(self, text: str, *, style: str = "") -> None:
         """A line."""
-        with contextlib.suppress(OSError, ValueError):  # a stderr that is gone stops nothing
-            self._console.print(Text(text, style=style), soft_wrap=True)
+        self._console.print(Text(text, style=style), soft_wrap=True)
 
 
 class QuietProgress(LineProgress):

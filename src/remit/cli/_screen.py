@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, TextIO
+from typing import Final, TextIO, cast
 
 from rich.console import Console
 
@@ -52,15 +52,53 @@ def glyphs_of(stream: TextIO) -> Glyphs:
     return fancy
 
 
+class Steady:
+    """A stream for people, whose end stops nothing: once it can't be written to, it is left alone."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._gone = False
+
+    @property
+    def encoding(self) -> str:
+        """As the stream's own."""
+        return getattr(self._stream, "encoding", None) or "ascii"
+
+    def write(self, text: str) -> int:
+        """Write, while there is somebody."""
+        if not self._gone:
+            try:
+                self._stream.write(text)
+            except (OSError, ValueError):
+                self._gone = True
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush, while there is somebody."""
+        if not self._gone:
+            try:
+                self._stream.flush()
+            except (OSError, ValueError):
+                self._gone = True
+
+    def isatty(self) -> bool:
+        """Whether a person looks at it."""
+        return is_a_terminal(self._stream)
+
+    def fileno(self) -> int:
+        """As the stream's own."""
+        return self._stream.fileno()
+
+
 def console_on(stream: TextIO, *, environment: Mapping[str, str] = os.environ) -> Console:
     """A console that respects NO_COLOR, TERM, COLUMNS; text that isn't ours is never taken for markup."""
-    with contextlib.suppress(AttributeError, ValueError):
+    with contextlib.suppress(AttributeError, ValueError, OSError):  # it flushes what is there
         stream.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
     is_terminal = is_a_terminal(stream)
     columns = environment.get("COLUMNS", "")
     width = int(columns) if columns.isdigit() and int(columns) > 0 else None
     return Console(
-        file=stream,
+        file=cast("TextIO", Steady(stream)),
         force_terminal=is_terminal,
         no_color=bool(environment.get("NO_COLOR")) or None,
         width=width if width or is_terminal else _PIPED_COLUMNS,
