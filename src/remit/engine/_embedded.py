@@ -80,6 +80,11 @@ class EmbeddedEngine:
         return self._controls.get(name_in_host(tenant, run_id))
 
     @property
+    def controls(self) -> tuple[RunControl, ...]:
+        """The controls of the runs that this host drives now."""
+        return tuple(self._controls.values())
+
+    @property
     def running(self) -> tuple[str, ...]:
         """The runs that this host drives now, by `name_in_host`."""
         return tuple(self._controls)

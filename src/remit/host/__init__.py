@@ -13,5 +13,16 @@ everything in reverse.
 
 from remit.host._host import Host
 from remit.host._run import CancelOutcome, Run
+from remit.host._states import HOST_TRANSITIONS, HostStatus, HostTrigger, next_host_status
+from remit.host._watching import OnEvent
 
-__all__ = ["CancelOutcome", "Host", "Run"]
+__all__ = [
+    "HOST_TRANSITIONS",
+    "CancelOutcome",
+    "Host",
+    "HostStatus",
+    "HostTrigger",
+    "OnEvent",
+    "Run",
+    "next_host_status",
+]

@@ -3,57 +3,46 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
-from dataclasses import dataclass
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Self
-from weakref import WeakValueDictionary
 
-from remit.admission import (
-    STAGES_OF,
-    Admission,
-    AdmissionSettings,
-    Admitted,
-    Binding,
-    Deferred,
-    PermitRefused,
-    effective_binding,
-    queue_full,
-)
 from remit.config import Config, make_data_folder
-from remit.contract import DeliveryMode, RunRequest, RunView, StageKind
-from remit.engine import EmbeddedEngine
+from remit.contract import DeliveryMode, RunRequest, RunView
 from remit.errors import MisuseError, NotFound
-from remit.events import Event
-from remit.host._catalog import ModelCatalog
-from remit.host._run import Run
-from remit.models import ModelPool, Providers, build_pool
+from remit.host._asking import Asked, check_asked
+from remit.host._parts import HostSettings, Parts, open_parts
+from remit.host._run import CancelOutcome, Reach, Run, stop_of
+from remit.host._states import HostStatus, HostTrigger, next_host_status
+from remit.host._watching import OnEvent, Watch
 from remit.node_agent import EmbeddedNode
 from remit.nodes import InProcessLink
-from remit.primitives import Clock, Ids, Redactor, SystemClock, SystemIds
-from remit.requests import ParsedRequest, fingerprint, parse_request
+from remit.primitives import Clock, Ids, SystemClock, SystemIds
+from remit.requests import ParsedRequest
 from remit.runs import (
-    CancelAsked,
     CancelBy,
-    Feed,
-    RunContext,
+    Deadline,
+    HostedRun,
+    OperationContext,
     RunControl,
     RunStore,
     RunTimes,
-    StoredRun,
-    StoreSessions,
-    Submission,
-    refuse_later,
+    Scope,
+    SessionCreate,
+    Tombstone,
+    TurnBlocked,
+    TurnStart,
+    TurnStarted,
+    despite_cancel,
+    split_request,
     sweep_dead_runs,
 )
-from remit.storage import Epochs, SqliteStore
-from remit.usage import FREE_KINDS, PriceBook
-from remit.work import CleanupFailure, CleanupScope, WorkRegistry
+from remit.work import Residencies, WorkRegistry
 
 
 class Host:
-    """A process that admits, runs and settles.
+    """A process that admits, runs and settles. It is opened once, by `async with`, and belongs to that loop.
 
     Args:
         config: The settings in force.
@@ -61,6 +50,9 @@ class Host:
         ids: Where ids come from.
         times: How long the parts of an end may take; None: for a host that lives as long as its caller.
         door_delivery: What a request gets that says nothing of delivery.
+        drain_ms: How long what runs may go on when the host is closed; then it is cancelled, code `drain`.
+        single_run: Whether the host was made for one run: then a cancel of it, and a hosted execution that is
+            aborted or can't be settled, drain the host.
     """
 
     def __init__(
@@ -71,188 +63,231 @@ class Host:
         ids: Ids | None = None,
         times: RunTimes | None = None,
         door_delivery: DeliveryMode = "patch",
+        drain_ms: int = 0,
+        single_run: bool = False,
     ) -> None:
+        if not isinstance(config, Config):  # pyright: ignore[reportUnnecessaryIsInstance] - callers err
+            raise MisuseError("a host is made from a Config: see `load_config`", param="config")
         self.config = config
         self.clock = clock or SystemClock()
         self.ids = ids or SystemIds()
-        self._times = times or RunTimes(link_grace_ms=0)
-        self._door_delivery: DeliveryMode = door_delivery
-        self._stack = AsyncExitStack()
-        self._pools: dict[str, ModelPool] = {}
-        self._providers = Providers(clock=self.clock, ids=self.ids)
-        self._prices = PriceBook(config.prices)
-        self._redactor = Redactor()
-        self._session_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._parts: _Parts | None = None
+        self.single_run = single_run
         self.swept: tuple[RunView, ...] = ()
         """Runs of dead hosts that were ended when this one opened."""
+        self._drain_ms = drain_ms
+        self._settings = HostSettings(
+            config=config,
+            clock=self.clock,
+            ids=self.ids,
+            times=times or RunTimes(link_grace_ms=0),
+            door_delivery=door_delivery,
+        )
+        self._residencies = Residencies()
+        self._status = HostStatus.STARTING
+        self._stack: AsyncExitStack | None = None
+        self._parts: Parts | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     # ---- opening and closing
 
     async def __aenter__(self) -> Self:
+        if self._loop is not None:
+            raise MisuseError("a host is opened once: make another one")
+        self._loop = asyncio.get_running_loop()
         async with AsyncExitStack() as stack:
-            await self._open(stack)
+            data = make_data_folder(self.config.data)
+            self._parts = await open_parts(
+                stack,
+                self._settings,
+                data=data,
+                residencies=self._residencies,
+                on_stop=self._note_stop,
+            )
+            self._move(HostTrigger.OPEN)
+            self.swept = await sweep_dead_runs(self._parts.store, self._parts.epoch, self.clock)
+            self._move(HostTrigger.RECOVER)
             self._stack = stack.pop_all()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.drain()
-        self._parts = None
-        await self._stack.aclose()
+        stack, self._stack = self._stack, None
+        if stack is None:
+            return
+        try:
+            await self.drain(within_ms=self._drain_ms)
+        finally:
+            self._end_all()  # where the wait was cut short
+            self._parts = None
+            await stack.aclose()
 
-    async def _open(self, stack: AsyncExitStack) -> None:
-        data = make_data_folder(self.config.data)
-        stack.push_async_callback(self._close_providers)
-        store = await stack.enter_async_context(SqliteStore.open(data, clock=self.clock))
-        epoch = stack.enter_context(Epochs(data, clock=self.clock, ids=self.ids).start())
-        cleanups = await stack.enter_async_context(CleanupScope())
-        registry = WorkRegistry(
-            clock=self.clock,
-            cleanups=cleanups,
-            on_cleanup_failed=self._note_cleanup_failure,
-            mask=self._redactor.mask,
-        )
-        node = await stack.enter_async_context(
-            EmbeddedNode(
-                self.config.workspaces,
-                data=data,
-                clock=self.clock,
-                ids=self.ids,
-                environment=self.config.environment,
-                allow_unconfined=self.config.allow_unconfined,
-            )
-        )
-        link = await stack.enter_async_context(InProcessLink(node))
-        feed = Feed(store, self.clock)
-        admission = Admission(
-            AdmissionSettings(
-                max_running=self.config.host.max_running,
-                max_queued=self.config.host.max_queued,
-                default_binding=self.config.default_binding,
-            ),
-            self.config.bindings,
-            catalog=ModelCatalog(self.config, self._prices, self.clock),
-            clock=self.clock,
-            ids=self.ids,
-        )
-        engine = await stack.enter_async_context(
-            EmbeddedEngine(store, epoch=epoch.id, make_context=self._make_context)
-        )
-        self._parts = _Parts(
-            store=store,
-            epoch=epoch.id,
-            registry=registry,
-            node=node,
-            link=link,
-            feed=feed,
-            admission=admission,
-            engine=engine,
-            sessions=StoreSessions(store),
-        )
-        self.swept = await sweep_dead_runs(store, epoch.id, self.clock)
+    def _move(self, trigger: HostTrigger) -> None:
+        self._status = next_host_status(self._status, trigger)
 
-    async def _close_providers(self) -> None:
-        self._pools.clear()
-        await self._providers.aclose()
+    def _note_stop(self) -> None:
+        """A run was stopped: where the host was made for it, nothing else is to come."""
+        if self.single_run:
+            self.request_drain()
 
-    async def drain(self) -> None:
-        """Take no more work, and end what runs (`cancelled`, code `drain`); returns when all has ended."""
+    @property
+    def status(self) -> HostStatus:
+        """Where the host is: starting, recovering, ready, draining."""
+        return self._status
+
+    @property
+    def epoch(self) -> str:
+        """The id of this start of the host."""
+        return self._open_parts.epoch
+
+    @property
+    def residencies(self) -> Mapping[str, int]:
+        """Why the host can't be settled yet: how many there are of each label."""
+        return self._residencies.by_label()
+
+    def request_drain(self) -> None:
+        """Take no more work. Waits for nothing, and ends nothing."""
+        self._open_parts.admission.drain()
+        self._move(HostTrigger.DRAIN)
+
+    async def drain(self, *, within_ms: int | None = None) -> None:
+        """Take no more work, and return when all that runs has ended.
+
+        Args:
+            within_ms: How long it may go on; what still runs then is ended `cancelled`, code `drain`.
+                None: for as long as it takes.
+
+        Cancellation: the host goes on draining; what runs goes on.
+        """
         parts = self._open_parts
-        parts.admission.drain()
-        async with asyncio.TaskGroup() as group:
-            for run_id in parts.engine.running:
-                control = parts.engine.find_control(run_id)
-                if control is not None:
-                    self._ask(control, "drain", None)
-                    group.create_task(control.ended.wait(), name=f"drain {run_id}")
+        self.request_drain()
+        try:
+            async with asyncio.timeout(None if within_ms is None else max(0, within_ms) / 1000):
+                await self._wait_all_ended(parts)
+        except TimeoutError:
+            self._end_all()
+            await self._residencies.wait_gone("start")
+            self._end_all()  # what was being admitted meanwhile
+            await self._wait_all_ended(parts)
+
+    async def _wait_all_ended(self, parts: Parts) -> None:
+        await self._residencies.wait_all_drained()
+        while controls := parts.engine.controls:
+            for control in controls:
+                await control.ended.wait()
+            await asyncio.sleep(0)  # what has ended is forgotten a step later
+            await self._residencies.wait_all_drained()
+
+    def _end_all(self) -> None:
+        if self._parts is not None:
+            for run_id in self._parts.engine.running:
+                self._parts.dispatcher.ask_to_stop(stop_of(run_id, by="drain", reason=None))
 
     # ---- runs
 
     async def start(
-        self, request: RunRequest | Mapping[str, Any], *, idempotency_key: str | None = None
+        self,
+        request: RunRequest | Mapping[str, Any],
+        *,
+        idempotency_key: str | None = None,
+        on_event: OnEvent | None = None,
+        scope: Scope | None = None,
+        deadline: Deadline | None = None,
     ) -> Run:
         """Admit a run; returns once it is stored. What happens to it later shows in its events and its end.
 
+        A request with the id or key of an earlier, equal one gives the earlier one's run.
+
+        Args:
+            request: What is asked.
+            idempotency_key: Stands for this request.
+            on_event: Told of each event. Where it raises, this run ends cancelled, and `wait` raises that
+                with the callback's error as its cause.
+            scope: The caller's own bounds: when it ends, the run is cancelled.
+            deadline: The same as a scope with this deadline: the run ends cancelled, code `deadline`.
+
         Raises:
-            RequestError: It must be changed, or the settings must; nothing was stored.
+            MisuseError: The call itself is wrong.
+            RequestError: The request must be changed, or the settings must; nothing was stored.
             AdmissionError: Not now; nothing was stored.
             IdempotencyConflict: Its id or key was used for another request.
+            RunCancelled: The scope had ended before; nothing was stored. `RunExpired` where it had expired.
             StorageError: It couldn't be stored.
+
+        Cancellation: the run is stored and goes on, or it was never admitted.
         """
-        parsed = parse_request(request)
-        refuse_later(parsed.request)
-        if self._asks_for_prices(parsed.request):
-            await asyncio.to_thread(self._prices.load)
-        async with self._session_lock(parsed.request):
-            return await self._admit(parsed, idempotency_key)
+        return await self._start(check_asked(request, idempotency_key, on_event, scope, deadline, self.clock))
 
-    async def _admit(self, parsed: ParsedRequest, idempotency_key: str | None) -> Run:
-        """Decide, store and start; nothing else of the same session is decided meanwhile."""
-        parts, request = self._open_parts, parsed.request
-        facts = await parts.sessions.look(
-            session_id=request.session_id, continues=request.continues, tenant="local"
-        )
-        decision = parts.admission.decide(parsed, facts=facts, door_delivery=self._door_delivery)
-        if isinstance(decision, Deferred) and await self._is_repeated(request):
-            return Run(self, request.id or "")
-        if not isinstance(decision, Admitted):
-            raise decision.error
-        self._pools_of(decision.binding)  # a provider without its key is refused here, not later
-        if decision.interrupts is not None:
-            Run(self, decision.interrupts).cancel_nowait(reason="another run of its session")
-        return await self._submit(decision, idempotency_key)
+    async def run(
+        self,
+        request: RunRequest | Mapping[str, Any],
+        *,
+        idempotency_key: str | None = None,
+        on_event: OnEvent | None = None,
+        scope: Scope | None = None,
+        deadline: Deadline | None = None,
+    ) -> RunView:
+        """Start a run and wait until it has completed, as one call that owns it.
 
-    def _session_lock(self, request: RunRequest) -> AbstractAsyncContextManager[Any]:
-        """Held while a request of a session is admitted, so that two can't both find it free."""
-        name = request.session_id or request.continues
-        if name is None:
-            return nullcontext()
-        return self._session_locks.setdefault(name, asyncio.Lock())
+        The arguments, and what is raised, are those of `start` and of `Run.wait`.
 
-    async def _is_repeated(self, request: RunRequest) -> bool:
-        """Whether the request's own id names a run that was admitted for the same request before."""
-        if request.id is None:
-            return False
-        stored = await self._open_parts.store.find_run(request.id)
-        return stored is not None and stored.fingerprint == fingerprint(request)
-
-    async def _submit(self, admitted: Admitted, idempotency_key: str | None) -> Run:
-        """Take a place, then store the run: what is stored always has a place."""
-        parts = self._open_parts
-        permits, run_id = parts.admission.permits, admitted.run.id
-        held = permits.holds(run_id)
-        answer = permits.ask(run_id)
-        if isinstance(answer, PermitRefused):
-            raise queue_full(answer)
-        created = False
+        Cancellation: the run is cancelled with the call; the cancel is raised once everything has ended.
+        """
+        asked = check_asked(request, idempotency_key, on_event, scope, deadline, self.clock)
+        parts, run_id = self._open_parts, asked.parsed.request.id or self.ids.new("run")
         try:
-            submitted = await parts.store.submit(
-                Submission(
-                    run=admitted.run,
-                    request=admitted.request,
-                    fingerprint=admitted.fingerprint,
-                    epoch=parts.epoch,
-                    idempotency_key=idempotency_key,
-                    text_replaced=admitted.text_replaced,
-                )
-            )
-            created = submitted.created
-        finally:
-            if not created and not held:
-                permits.release(run_id)
-        if created:
-            parts.engine.start(run_id)
-        return Run(self, submitted.run.view.id)
+            return await (await self._start(asked, run_id)).wait()
+        except asyncio.CancelledError:
+            stop = stop_of(run_id, by="caller", reason="the task that waited for it was cancelled")
+            await despite_cancel(parts.dispatcher.stop_turn(stop, self._context()))
+            raise
 
-    def _asks_for_prices(self, request: RunRequest) -> bool:
-        """Whether the price book may be asked: half a second of reading that isn't for the loop's thread."""
-        named = [request.model, *(stage.model for stage in request.stages.values())]
-        models = [model for model in named if model is not None]
-        models += [member.model for pool in self.config.pools.values() for member in pool.members]
-        tables = (self.config.find_provider(model.partition(":")[0]) for model in models)
-        return any(table is not None and table.kind not in FREE_KINDS for table in tables)
+    async def _start(self, asked: Asked, run_id: str | None = None) -> Run:
+        parts = self._open_parts
+        run_id = run_id or asked.parsed.request.id or self.ids.new("run")
+        started = await self._admit(parts, asked.parsed, run_id, asked.idempotency_key)
+        control = parts.engine.find_control(started.turn.run_id)
+        watch: Watch | None = None
+        if control is not None and asked.scope is not None:
+            self._bind(asked.scope, control, started.turn.run_id)
+        if asked.on_event is not None:
+            watch = self._watch(parts, started.turn.run_id, asked.on_event)
+        return Run(self._reach, started.turn.run_id, watch=watch)
+
+    async def _admit(
+        self, parts: Parts, parsed: ParsedRequest, run_id: str, idempotency_key: str | None
+    ) -> TurnStarted:
+        """Through the two operations that every door goes through."""
+        context, (session, turn) = self._context(), split_request(parsed.request)
+        create = SessionCreate(session_id=None, turn_id=run_id, session=session, turn=turn)
+        created = (await parts.dispatcher.create_session(create, context)).get()
+        start = TurnStart(
+            session=created.session,
+            turn_id=run_id,
+            turn=turn,
+            idempotency_key=idempotency_key,
+            text_replaced=parsed.text_replaced,
+        )
+        started = (await parts.dispatcher.start_turn(start, context)).get()
+        if isinstance(started, TurnBlocked):
+            raise started.error.to_error()
+        return started
+
+    def _bind(self, scope: Scope, control: RunControl, run_id: str) -> None:
+        """When the scope ends, so does the run; when the run has ended, nobody listens any more."""
+        parts = self._open_parts
+        stop_listening = scope.on_abort(
+            lambda end: parts.dispatcher.ask_to_stop(stop_of(run_id, by=end.code, reason=end.reason))
+        )
+        control.when_ended(stop_listening)
+
+    def _watch(self, parts: Parts, run_id: str, on_event: OnEvent) -> Watch:
+        return parts.watchers.add(
+            run_id,
+            events=parts.feed.follow(run_id),
+            on_event=on_event,
+            stop=lambda reason: parts.dispatcher.ask_to_stop(stop_of(run_id, by="caller", reason=reason)),
+        )
 
     async def find_run(self, run_id: str) -> RunView | None:
         """A run as it stands now; None when there is none of that id."""
@@ -260,8 +295,59 @@ class Host:
         return stored.view if stored is not None else None
 
     def open_run(self, run_id: str) -> Run:
-        """The handle of a run that was started before."""
-        return Run(self, run_id)
+        """The handle of a run that was started before. Nothing is looked up: `get_run` does."""
+        self._reach()
+        return Run(self._reach, run_id)
+
+    async def get_run(self, run_id: str) -> Run:
+        """The handle of a run that was started before, by whichever host.
+
+        Raises:
+            NotFound: There is no such run.
+        """
+        if await self.find_run(run_id) is None:
+            raise NotFound(f"no run `{run_id}`", run_id=run_id)
+        return Run(self._reach, run_id)
+
+    async def cancel(
+        self, run_id: str, *, by: CancelBy = "caller", reason: str | None = None, tombstone: bool = False
+    ) -> CancelOutcome | Tombstone:
+        """Stop a run by its id; see `Run.cancel`.
+
+        Args:
+            run_id: The run.
+            by: On whose account.
+            reason: The caller's own words.
+            tombstone: Whether an id that no run has is to be dead for ever: then a start with it answers a
+                run that is cancelled, and this answers the tombstone.
+
+        Raises:
+            NotFound: There is no such run, and no tombstone was asked for.
+        """
+        reach, stop = self._reach(), stop_of(run_id, by=by, reason=reason, tombstone=tombstone)
+        changed = reach.dispatcher.ask_to_stop(stop)
+        (await reach.dispatcher.stop_turn(stop, reach.context)).get()
+        view = await self.find_run(run_id)
+        if view is not None:
+            return CancelOutcome(changed=changed, run=view)
+        dead = await reach.store.find_tombstone(run_id)
+        if dead is None:
+            raise NotFound(f"no run `{run_id}`", run_id=run_id)
+        return dead
+
+    def hosted(self) -> HostedRun:
+        """A runner of hosted executions on this host: one input in, one of two results out, never a throw."""
+        parts, residencies = self._open_parts, Residencies(parent=self._residencies)
+        return HostedRun(
+            parts.dispatcher,
+            OperationContext(host_epoch=parts.epoch, residencies=residencies),
+            drain=self.request_drain if self.single_run else None,
+            wait_execution_drained=residencies.wait_drained,
+            wait_all_drained=residencies.wait_all_drained,
+            clock=self.clock,
+        )
+
+    # ---- what it holds, to be looked at
 
     @property
     def store(self) -> RunStore:
@@ -283,85 +369,32 @@ class Host:
         """The link to the node inside this process."""
         return self._open_parts.link
 
-    # ---- for the handles
-
     @property
-    def _open_parts(self) -> _Parts:
-        if self._parts is None:
+    def _open_parts(self) -> Parts:
+        if self._parts is None or self._status in (HostStatus.STARTING, HostStatus.RECOVERING):
             raise MisuseError("the host isn't open: use `async with Host(...)`")
+        if self._loop is not _running_loop():
+            raise MisuseError("a host belongs to the event loop that opened it; see `remit.SyncHost`")
         return self._parts
 
-    def _follow(self, run_id: str, after: int) -> AsyncIterator[Event]:
-        return self._open_parts.feed.follow(run_id, after=after)
-
-    def _control(self, run_id: str) -> RunControl | None:
-        return self._open_parts.engine.find_control(run_id)
-
-    def _note_cleanup_failure(self, failure: CleanupFailure) -> None:
-        control = self._control(failure.work_id.partition(".")[0])
-        if control is not None:
-            control.cleanup_failures.append(failure)
-
-    def _ask(self, control: RunControl, by: CancelBy, reason: str | None) -> bool:
-        asked = CancelAsked(by=by, reason=reason, at=self.clock.now(), at_monotonic=self.clock.monotonic())
-        return control.ask(asked)
-
-    def _make_context(self, stored: StoredRun, control: RunControl) -> RunContext:
-        parts = self._open_parts
-        configured = self.config.bindings.get(stored.view.binding)
-        if configured is None:
-            raise NotFound(f"no binding `{stored.view.binding}` is configured any more")
-        binding = effective_binding(configured, stored.request, door_delivery=self._door_delivery)
-        return RunContext(
-            stored=stored,
-            binding=binding,
-            pools=self._pools_of(binding),
-            store=parts.store,
-            link=parts.link if stored.view.workspace is not None else None,
-            registry=parts.registry,
-            feed=parts.feed,
-            prices=self._prices,
-            clock=self.clock,
-            ids=self.ids,
-            control=control,
-            place=parts.admission.permits.place(stored.view.id),
-            times=self._times,
+    def _context(self) -> OperationContext:
+        return OperationContext(
+            host_epoch=self._open_parts.epoch, residencies=self._residencies, connection="embedding"
         )
 
-    def _pools_of(self, binding: Binding) -> dict[StageKind, ModelPool]:
-        pools: dict[StageKind, ModelPool] = {}
-        for kind in STAGES_OF[binding.profile]:
-            settings = self.config.get_pool(binding.stage(kind))
-            if settings.name not in self._pools:
-                providers = {
-                    member.provider_name: self.config.get_provider(member.provider_name)
-                    for member in settings.members
-                }
-                for provider in providers.values():
-                    if provider.api_key is not None:
-                        self._redactor.add(provider.api_key)
-                self._pools[settings.name] = build_pool(
-                    settings,
-                    providers,
-                    clock=self.clock,
-                    ids=self.ids,
-                    prices=self._prices,
-                    shared=self._providers,
-                )
-            pools[kind] = self._pools[settings.name]
-        return pools
+    def _reach(self) -> Reach:
+        parts = self._open_parts
+        return Reach(
+            store=parts.store,
+            feed=parts.feed,
+            driver=parts.engine,
+            dispatcher=parts.dispatcher,
+            context=self._context(),
+        )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Parts:
-    """An open host's adapters."""
-
-    store: SqliteStore
-    epoch: str
-    registry: WorkRegistry
-    node: EmbeddedNode
-    link: InProcessLink
-    feed: Feed
-    admission: Admission
-    engine: EmbeddedEngine
-    sessions: StoreSessions
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

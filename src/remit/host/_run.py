@@ -1,18 +1,27 @@
-"""The handle of one run."""
+"""The handle of one run, and what it reaches of its host."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Final, get_args
 
 from remit.contract import CancelReceipt, RunView
-from remit.errors import NotFound, RunCancelled, RunFailed, RunIndeterminate
+from remit.errors import (
+    MisuseError,
+    NotFound,
+    RunCancelled,
+    RunError,
+    RunExpired,
+    RunFailed,
+    RunIndeterminate,
+)
 from remit.events import Event
-from remit.runs import CancelBy
+from remit.host._watching import Watch
+from remit.runs import CancelBy, Dispatcher, Feed, OperationContext, RunDriver, RunStore, TurnStop
 
-if TYPE_CHECKING:
-    from remit.host._host import Host
+_MAX_REASON_CHARS: Final = 1_000
+_ERRORS: Final = {"failed": RunFailed, "cancelled": RunCancelled, "indeterminate": RunIndeterminate}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,19 +39,44 @@ class CancelOutcome:
         return self.run.cancel
 
 
-class Run:
-    """The handle of one run. It holds nothing: dropping it changes nothing."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """What a handle reaches of an open host."""
 
-    def __init__(self, host: Host, run_id: str) -> None:
-        self._host = host
+    store: RunStore
+    feed: Feed
+    driver: RunDriver
+    dispatcher: Dispatcher
+    context: OperationContext
+
+
+class Run:
+    """The handle of one run. It holds nothing: dropping it changes nothing.
+
+    Every method raises `MisuseError` when its host is closed, or is used from another loop than its own.
+    """
+
+    def __init__(self, reach: Callable[[], Reach], run_id: str, *, watch: Watch | None = None) -> None:
+        self._reach = reach
+        self._watch = watch
         self.id = run_id
 
+    def __repr__(self) -> str:
+        return f"Run({self.id!r})"
+
+    # ---- looking
+
     def events(self, *, after: int = 0) -> AsyncIterator[Event]:
-        """Its events from `after` on, to its terminal; what isn't stored (`seq` None) comes in between.
+        """Its events behind number `after`, to its terminal; what isn't stored (`seq` None) comes in between.
+
+        Raises:
+            MisuseError: `after` isn't a number of an event, or 0.
 
         Cancellation: this viewer is gone; the run goes on.
         """
-        return self._host._follow(self.id, after)  # pyright: ignore[reportPrivateUsage] - one package
+        if isinstance(after, bool) or not isinstance(after, int) or after < 0:  # pyright: ignore[reportUnnecessaryIsInstance] - callers err
+            raise MisuseError("`after` is the number of an event, or 0", param="after")
+        return self._reach().feed.follow(self.id, after=after)
 
     async def view(self) -> RunView:
         """The run as it stands now.
@@ -50,10 +84,10 @@ class Run:
         Raises:
             NotFound: There is no such run.
         """
-        view = await self._host.find_run(self.id)
-        if view is None:
-            raise NotFound(f"no run {self.id}", run_id=self.id)
-        return view
+        stored = await self._reach().store.find_run(self.id)
+        if stored is None:
+            raise NotFound(f"no run `{self.id}`", run_id=self.id)
+        return stored.view
 
     async def ended(self) -> RunView:
         """The run as it ended, however it ended. Cancellation: the wait just ends; the run goes on.
@@ -62,44 +96,101 @@ class Run:
             NotFound: There is no such run.
             RemitError: This host lost the run, or couldn't store its end.
         """
-        control = self._host._control(self.id)  # pyright: ignore[reportPrivateUsage] - one package
-        return await control.wait() if control is not None else await self.view()
+        reach = self._reach()
+        while True:
+            control = reach.driver.find_control(self.id)
+            if control is not None:
+                return await control.wait()
+            stored = await reach.store.find_run(self.id)
+            if stored is None:
+                raise NotFound(f"no run `{self.id}`", run_id=self.id)
+            if stored.view.status.ended:
+                return stored.view
+            # Another process has it: its log is all that is seen of it here.
+            await reach.store.wait_for_events(self.id, after=stored.last_seq)
 
     async def wait(self) -> RunView:
         """The run, once it has completed.
 
         Raises:
             RunFailed: It failed.
-            RunCancelled: It was cancelled.
+            RunExpired: The caller's own deadline ended it; also a `TimeoutError`.
+            RunCancelled: It was cancelled. Where a callback of the caller's was why, that is its cause.
             RunIndeterminate: How it ended, or what it cost, can't be proven.
 
         Cancellation: the wait just ends; the run goes on.
         """
         view = await self.ended()
-        terminal = view.terminal
-        if terminal is None or terminal.kind == "completed":
+        error = error_of(view)
+        if error is None:
             return view
-        kinds = {"failed": RunFailed, "cancelled": RunCancelled, "indeterminate": RunIndeterminate}
-        raise kinds[terminal.kind](
-            terminal.message or terminal.kind,
-            **{"run_id": view.id, "kind": terminal.kind, "class": terminal.class_, "reason": terminal.code},
-        )
+        raise error from (self._watch.error if self._watch is not None else None)
+
+    # ---- acting
 
     async def cancel(self, *, by: CancelBy = "caller", reason: str | None = None) -> CancelOutcome:
         """Stop the run and everything it started; returns once its terminal is durable.
 
+        A second cancel joins the first. An ended run is left as it is.
+
+        Args:
+            by: On whose account: the code of its end.
+            reason: The caller's own words, for the receipt.
+
+        Raises:
+            MisuseError: No such account, or a reason that is no text or too long.
+            PreconditionFailed: Another host process drives the run.
+            RemitError: This host lost the run, or couldn't store its end.
+
         Cancellation: the cancel stands; only the wait ends.
         """
-        control = self._host._control(self.id)  # pyright: ignore[reportPrivateUsage] - one package
-        changed = control is not None and self._host._ask(control, by, reason)  # pyright: ignore[reportPrivateUsage]
-        return CancelOutcome(changed=changed, run=await self.ended())
+        reach, stop = self._reach(), stop_of(self.id, by=by, reason=reason)
+        changed = reach.dispatcher.ask_to_stop(stop)
+        (await reach.dispatcher.stop_turn(stop, reach.context)).get()
+        return CancelOutcome(changed=changed, run=await self.view())
 
     def cancel_nowait(self, *, by: CancelBy = "caller", reason: str | None = None) -> bool:
-        """Ask for the cancel without waiting for it. False: it changes nothing."""
-        control = self._host._control(self.id)  # pyright: ignore[reportPrivateUsage] - one package
-        return control is not None and self._host._ask(control, by, reason)  # pyright: ignore[reportPrivateUsage]
+        """Ask for the cancel without waiting for it. False: it changes nothing.
+
+        Raises:
+            MisuseError: No such account, or a reason that is no text or too long.
+        """
+        return self._reach().dispatcher.ask_to_stop(stop_of(self.id, by=by, reason=reason))
 
     def acknowledge(self, accepted: bool = True) -> bool:
-        """Answer a `finalizing` run that asked for it. False: it isn't waiting, and nothing changed."""
-        control = self._host._control(self.id)  # pyright: ignore[reportPrivateUsage] - one package
+        """Answer a `finalizing` run that asked for it. False: it isn't waiting, and nothing changed.
+
+        Raises:
+            MisuseError: The answer is neither true nor false.
+        """
+        if not isinstance(accepted, bool):  # pyright: ignore[reportUnnecessaryIsInstance] - callers err
+            raise MisuseError("an acknowledgement is True or False", param="accepted")
+        control = self._reach().driver.find_control(self.id)
         return control is not None and control.acknowledge(accepted)
+
+
+def stop_of(run_id: str, *, by: CancelBy, reason: str | None, tombstone: bool = False) -> TurnStop:
+    """The stop that a caller asks for.
+
+    Raises:
+        MisuseError: No such account, or a reason that is no text or too long.
+    """
+    if by not in get_args(CancelBy):
+        raise MisuseError(f"a run is cancelled by one of {', '.join(get_args(CancelBy))}", param="by")
+    if reason is not None and not isinstance(reason, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers err
+        raise MisuseError("a reason is a text", param="reason")
+    if reason is not None and len(reason) > _MAX_REASON_CHARS:
+        raise MisuseError(f"a reason has at most {_MAX_REASON_CHARS} characters", param="reason")
+    return TurnStop(session_id=run_id, turn_id=run_id, by=by, reason=reason, tombstone=tombstone)
+
+
+def error_of(view: RunView) -> RunError | None:
+    """The error that says how an ended run ended; None where it completed."""
+    terminal = view.terminal
+    if terminal is None or terminal.kind == "completed":
+        return None
+    kind = RunExpired if terminal.code == "deadline" else _ERRORS[terminal.kind]
+    return kind(
+        terminal.message or terminal.kind,
+        **{"run_id": view.id, "kind": terminal.kind, "class": terminal.class_, "reason": terminal.code},
+    )

@@ -51,6 +51,7 @@ from remit.runs._ports import (
 from remit.runs._projection import VIEW_TYPES, fold_event, fold_payload
 from remit.runs._scope import Deadline, Scope, ScopeEnd
 from remit.runs._sessions import MAX_CONTEXT_CHARS, StoreSessions, describe_run
+from remit.runs._shield import despite_cancel
 from remit.runs._specs import join_request, split_request
 from remit.runs._starting import RunDriver, Started, Starter
 from remit.runs._states import TRANSITIONS, Trigger, next_status
@@ -95,8 +96,8 @@ __all__ = [
     "ScopeEnd",
     "Session",
     "SessionCreate",
-    "SessionRow",
     "SessionCreated",
+    "SessionRow",
     "SessionSpec",
     "SettledRun",
     "SkillInvocation",
@@ -126,6 +127,7 @@ __all__ = [
     "UsageTotals",
     "classify_error",
     "describe_run",
+    "despite_cancel",
     "end_buried",
     "fold_event",
     "fold_payload",

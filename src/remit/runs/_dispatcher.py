@@ -169,11 +169,12 @@ class Dispatcher:
 
     async def _start(self, request: TurnStart, context: OperationContext) -> TurnStarted | TurnBlocked:
         parsed = self._parse(request.session.spec, request.turn, request.turn_id)
-        started = await self._starter.start(
-            replace(parsed, text_replaced=parsed.text_replaced + request.text_replaced),
-            idempotency_key=request.idempotency_key,
-            residencies=context.residencies,
-        )
+        with context.acquire_residency("start"):
+            started = await self._starter.start(
+                replace(parsed, text_replaced=parsed.text_replaced + request.text_replaced),
+                idempotency_key=request.idempotency_key,
+                residencies=context.residencies,
+            )
         if isinstance(started, Deferred):
             return TurnBlocked.of(started.error)
         return TurnStarted(turn=snapshot_of(started.run.view), joined=not started.created)

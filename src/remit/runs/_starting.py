@@ -71,6 +71,8 @@ class Starter:
     make_ready: Callable[[RunRequest], Awaitable[object]]
     """Loads what the decision on a request needs."""
     door_delivery: DeliveryMode = "patch"
+    on_stop: Callable[[], object] = lambda: None
+    """Called when a run was asked to stop."""
     _locks: WeakValueDictionary[str, asyncio.Lock] = field(
         default_factory=WeakValueDictionary[str, asyncio.Lock]
     )
@@ -194,7 +196,11 @@ class Starter:
         if control is None:
             return False
         now = self.clock.now()
-        return control.ask(CancelAsked(by=by, reason=reason, at=now, at_monotonic=self.clock.monotonic()))
+        asked = CancelAsked(by=by, reason=reason, at=now, at_monotonic=self.clock.monotonic())
+        if not control.ask(asked):
+            return False
+        self.on_stop()
+        return True
 
 
 def _share_of(caller: Caller) -> Share | None:

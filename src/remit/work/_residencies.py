@@ -95,6 +95,11 @@ class Residencies:
         while any(not residency.kept for residency in self._held):
             await self._next_release()
 
+    async def wait_gone(self, label: str) -> None:
+        """Return once there is none of this label. Cancellation: the wait just ends."""
+        while any(residency.label == label for residency in self._held):
+            await self._next_release()
+
     async def _next_release(self) -> None:
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)

@@ -1,0 +1,219 @@
+"""What an open host is made of: the one place where its adapters are chosen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from remit.admission import Admission, AdmissionSettings, effective_binding
+from remit.config import Config
+from remit.contract import DeliveryMode, RunRequest
+from remit.engine import EmbeddedEngine
+from remit.errors import NotFound
+from remit.host._catalog import ModelCatalog
+from remit.host._pools import Pools
+from remit.host._watching import Watchers
+from remit.node_agent import EmbeddedNode
+from remit.nodes import InProcessLink
+from remit.primitives import Clock, Ids, Redactor
+from remit.runs import (
+    Dispatcher,
+    Feed,
+    RunContext,
+    RunControl,
+    RunTimes,
+    Starter,
+    StoredRun,
+    StoreSessions,
+)
+from remit.storage import Epochs, SqliteStore
+from remit.usage import PriceBook
+from remit.work import CleanupFailure, CleanupScope, Residencies, WorkRegistry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSettings:
+    """What a host is opened with."""
+
+    config: Config
+    clock: Clock
+    ids: Ids
+    times: RunTimes
+    door_delivery: DeliveryMode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """An open host's adapters."""
+
+    store: SqliteStore
+    epoch: str
+    registry: WorkRegistry
+    node: EmbeddedNode
+    link: InProcessLink
+    feed: Feed
+    admission: Admission
+    engine: EmbeddedEngine
+    dispatcher: Dispatcher
+    watchers: Watchers
+
+
+async def open_parts(
+    stack: AsyncExitStack,
+    settings: HostSettings,
+    *,
+    data: Path,
+    residencies: Residencies,
+    on_stop: Callable[[], object],
+) -> Parts:
+    """Open everything, in order; the stack closes it in reverse.
+
+    Args:
+        stack: Owns what is opened.
+        settings: Of the host.
+        data: The data folder.
+        residencies: The host's.
+        on_stop: Called when a run was asked to stop.
+
+    Cancellation: what was opened is closed by the stack.
+    """
+    opening = _Opening(settings, residencies, on_stop)
+    return await opening.open(stack, data)
+
+
+class _Opening:
+    """Holds what the parts need of each other while the host is open."""
+
+    def __init__(
+        self, settings: HostSettings, residencies: Residencies, on_stop: Callable[[], object]
+    ) -> None:
+        self._settings = settings
+        self._on_stop = on_stop
+        self._residencies = residencies
+        self._prices = PriceBook(settings.config.prices)
+        self._redactor = Redactor()
+        self._pools = Pools(
+            settings.config,
+            prices=self._prices,
+            redactor=self._redactor,
+            clock=settings.clock,
+            ids=settings.ids,
+        )
+
+    async def open(self, stack: AsyncExitStack, data: Path) -> Parts:
+        config, clock, ids = self._settings.config, self._settings.clock, self._settings.ids
+        stack.push_async_callback(self._pools.aclose)
+        store = await stack.enter_async_context(SqliteStore.open(data, clock=clock))
+        epoch = stack.enter_context(Epochs(data, clock=clock, ids=ids).start())
+        cleanups = await stack.enter_async_context(CleanupScope())
+        registry = WorkRegistry(
+            clock=clock,
+            cleanups=cleanups,
+            on_cleanup_failed=self._note_cleanup_failure,
+            mask=self._redactor.mask,
+        )
+        node = await stack.enter_async_context(
+            EmbeddedNode(
+                config.workspaces,
+                data=data,
+                clock=clock,
+                ids=ids,
+                environment=config.environment,
+                allow_unconfined=config.allow_unconfined,
+            )
+        )
+        link = await stack.enter_async_context(InProcessLink(node))
+        watchers = await stack.enter_async_context(Watchers())
+        engine = await stack.enter_async_context(
+            EmbeddedEngine(
+                store, epoch=epoch.id, make_context=self._make_context, residencies=self._residencies
+            )
+        )
+        admission = self._make_admission()
+        starter = Starter(
+            store=store,
+            epoch=epoch.id,
+            admission=admission,
+            sessions=StoreSessions(store),
+            driver=engine,
+            clock=clock,
+            check=self._pools.of,  # a provider without its key is refused at the call, not later
+            make_ready=self._load_prices,
+            door_delivery=self._settings.door_delivery,
+            on_stop=self._on_stop,
+        )
+        self._parts = Parts(
+            store=store,
+            epoch=epoch.id,
+            registry=registry,
+            node=node,
+            link=link,
+            feed=Feed(store, clock),
+            admission=admission,
+            engine=engine,
+            dispatcher=Dispatcher(
+                store,
+                starter=starter,
+                driver=engine,
+                epoch=epoch.id,
+                clock=clock,
+                find_workspace=partial(_find_workspace, config),
+            ),
+            watchers=watchers,
+        )
+        return self._parts
+
+    def _make_admission(self) -> Admission:
+        config, clock = self._settings.config, self._settings.clock
+        settings = AdmissionSettings(
+            max_running=config.host.max_running,
+            max_queued=config.host.max_queued,
+            default_binding=config.default_binding,
+        )
+        return Admission(
+            settings,
+            config.bindings,
+            catalog=ModelCatalog(config, self._prices, clock),
+            clock=clock,
+            ids=self._settings.ids,
+        )
+
+    async def _load_prices(self, request: RunRequest) -> None:
+        if self._pools.asks_for_prices(request):
+            await asyncio.to_thread(self._prices.load)
+
+    def _note_cleanup_failure(self, failure: CleanupFailure) -> None:
+        control = self._parts.engine.find_control(failure.work_id.partition(".")[0])
+        if control is not None:
+            control.cleanup_failures.append(failure)
+
+    def _make_context(self, stored: StoredRun, control: RunControl) -> RunContext:
+        parts, settings = self._parts, self._settings
+        configured = settings.config.bindings.get(stored.view.binding)
+        if configured is None:
+            raise NotFound(f"no binding `{stored.view.binding}` is configured any more")
+        binding = effective_binding(configured, stored.request, door_delivery=settings.door_delivery)
+        return RunContext(
+            stored=stored,
+            binding=binding,
+            pools=self._pools.of(binding),
+            store=parts.store,
+            link=parts.link if stored.view.workspace is not None else None,
+            registry=parts.registry,
+            feed=parts.feed,
+            prices=self._prices,
+            clock=settings.clock,
+            ids=settings.ids,
+            control=control,
+            place=parts.admission.permits.place(stored.view.id),
+            times=settings.times,
+        )
+
+
+def _find_workspace(config: Config, root: str) -> str | None:
+    """The ref of the workspace with this root, compared as written: a node's path isn't resolved here."""
+    return next((ref for ref, one in config.workspaces.items() if str(one.root) == root), None)
