@@ -321,3 +321,38 @@ def test_the_doctor_says_whether_it_would_work(line: CommandLine) -> None:
     bad = line.run("doctor")
     assert (bad.returncode, "OPENAI_API_KEY" in bad.stdout) == (1, True)
     assert line.run("doctor", PATH="/nowhere").returncode == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("command", ["ps", "ps --json", "show", "show --json", "show --events", "patch"])
+def test_output_that_cant_be_kept_is_a_failure(line: CommandLine, command: str) -> None:
+    """A full disk behind stdout is told by sentence and exit code."""
+    line.run("run", "fix it")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "remit.cli", *command.split()],
+            cwd=line.repository,
+            env=line.environment,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert (done.returncode, done.stderr) == (1, "remit: the disk is full; make room and try again\n")
+
+
+def test_a_result_that_cant_be_written_is_kept(line: CommandLine) -> None:
+    """The run itself goes on and is recorded; the exit code says that the result wasn't delivered."""
+    with open("/dev/full", "w") as full:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "remit.cli", "run", "fix it"],
+            cwd=line.repository,
+            env=line.environment,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        _, said = process.communicate(timeout=60)
+    assert (process.returncode, line.read(), line.newest()["output"]) == (1, FIXED, ANSWER)
+    assert "stdout can't be written" in said

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from typing import TextIO
 
 import click
 
@@ -61,13 +62,22 @@ def open_missing_streams() -> None:
             setattr(sys, name, os.fdopen(number, "w", encoding="utf-8", closefd=False))
 
 
-def quiet_stdout() -> None:
-    """Point stdout at nothing, so that Python doesn't complain about it at its own end."""
+def settle_streams() -> None:
+    """Flush what can be flushed; Python would end with a complaint and a code of its own about the rest."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            quiet(stream)
+
+
+def quiet(stream: TextIO) -> None:
+    """Point a stream that nobody reads at nothing."""
     try:
         nothing = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nothing, sys.stdout.fileno())
+        os.dup2(nothing, stream.fileno())
         os.close(nothing)
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError):
         return
 
 

@@ -34,6 +34,7 @@ def list_them(*, show_all: bool, as_json: bool) -> int:
             results = Results()
             for run in runs:
                 results.write_json(run.view.to_json())
+            results.require_written()
             return 0
         if not runs or reader is None:
             say("no runs yet; `remit run` or `remit demo` makes one")

@@ -41,7 +41,9 @@ def print_patch(wanted: str | None, *, stat: bool) -> int:
     elif is_a_terminal(sys.stdout):
         console_on(sys.stdout).print(coloured(artifact.text), soft_wrap=True)
     else:
-        Results().write_bytes(artifact.text.encode("utf-8", "surrogateescape"))
+        results = Results()
+        results.write_bytes(artifact.text.encode("utf-8", "surrogateescape"))
+        results.require_written()
     return 0
 
 

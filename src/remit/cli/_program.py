@@ -11,7 +11,7 @@ from typing import Final
 import click
 
 import remit
-from remit.cli._failing import exit_code_of, explain, open_missing_streams, quiet_stdout
+from remit.cli._failing import exit_code_of, explain, open_missing_streams, settle_streams
 from remit.cli._words import EXIT_INTERRUPTED, say
 
 _COMMANDS: Final[dict[str, tuple[str, str]]] = {
@@ -77,17 +77,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code. Never raises, and never shows a traceback unasked."""
     open_missing_streams()
     try:
-        code = program.main(
-            args=list(sys.argv[1:] if arguments is None else arguments),
-            prog_name="remit",
-            standalone_mode=False,
-        )
-        sys.stdout.flush()
+        return _run(list(sys.argv[1:] if arguments is None else arguments))
+    finally:
+        settle_streams()
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        code = program.main(args=arguments, prog_name="remit", standalone_mode=False)
     except click.exceptions.Exit as ended:
         return ended.exit_code
-    except BrokenPipeError:
-        quiet_stdout()  # whoever read our output has gone, and needs no word about it
-        return 0
+    except SystemExit as left:  # click's way of saying that nobody reads stdout
+        return left.code if isinstance(left.code, int) else 1
     except (KeyboardInterrupt, click.Abort):
         say("stopped")
         return EXIT_INTERRUPTED

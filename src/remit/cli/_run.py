@@ -24,8 +24,8 @@ and nothing else; progress goes to stderr.
 \b
 Exit codes: 0 completed; 1 failed; 2 wrong use or settings, nothing started; 3 out of budget or
 time; 4 cancelled; 5 rejected by review or checks; 6 it can't be proven how it ended; 75 try again
-later; 130 and 143 stopped by Ctrl-C and SIGTERM. Ctrl-C waits until everything has ended; a second
-one doesn't.
+later; 130 and 143 stopped by Ctrl-C and SIGTERM. Ctrl-C waits until everything has ended; a
+second one doesn't.
 """
 
 

@@ -11,7 +11,7 @@ from typing import Final, TextIO, cast
 
 from rich.console import Console
 
-from remit.cli._failing import quiet_stdout
+from remit.cli._failing import quiet
 from remit.primitives import dump_json
 
 _PIPED_COLUMNS: Final = 110
@@ -53,10 +53,16 @@ def glyphs_of(stream: TextIO) -> Glyphs:
 
 
 class Steady:
-    """A stream for people, whose end stops nothing: once it can't be written to, it is left alone."""
+    """A stream for people, whose end stops nothing: once nobody reads it, it is left alone.
 
-    def __init__(self, stream: TextIO) -> None:
+    Args:
+        stream: The stream.
+        keeps: Whether what is written must be kept, as on stdout: then only a reader that left is forgiven.
+    """
+
+    def __init__(self, stream: TextIO, *, keeps: bool) -> None:
         self._stream = stream
+        self._forgiven = (BrokenPipeError,) if keeps else (OSError, ValueError)
         self._gone = False
 
     @property
@@ -69,7 +75,7 @@ class Steady:
         if not self._gone:
             try:
                 self._stream.write(text)
-            except (OSError, ValueError):
+            except self._forgiven:
                 self._gone = True
         return len(text)
 
@@ -78,7 +84,7 @@ class Steady:
         if not self._gone:
             try:
                 self._stream.flush()
-            except (OSError, ValueError):
+            except self._forgiven:
                 self._gone = True
 
     def isatty(self) -> bool:
@@ -98,7 +104,7 @@ def console_on(stream: TextIO, *, environment: Mapping[str, str] = os.environ) -
     columns = environment.get("COLUMNS", "")
     width = int(columns) if columns.isdigit() and int(columns) > 0 else None
     return Console(
-        file=cast("TextIO", Steady(stream)),
+        file=cast("TextIO", Steady(stream, keeps=stream is sys.stdout)),
         force_terminal=is_terminal,
         no_color=bool(environment.get("NO_COLOR")) or None,
         width=width if width or is_terminal else _PIPED_COLUMNS,
@@ -137,6 +143,15 @@ class Results:
         """Whether whoever read has closed the pipe."""
         return isinstance(self.error, BrokenPipeError)
 
+    def require_written(self) -> None:
+        """Raise why not everything could be written, unless the reader simply left.
+
+        Raises:
+            OSError: The disk is full, or the like.
+        """
+        if self.error is not None and not self.reader_left:
+            raise self.error
+
     def write_json(self, value: object) -> None:
         """One line of JSON, flushed; control characters of any kind are escaped in it."""
         self.write_bytes(_escape_controls(dump_json(value)).encode() + b"\n")
@@ -159,8 +174,7 @@ class Results:
             self._stream.flush()
         except OSError as error:
             self.error = error
-            if self._stream is sys.stdout:
-                quiet_stdout()
+            quiet(self._stream)
 
 
 _CONTROLS: Final = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}

@@ -38,7 +38,9 @@ def write_file(wanted: str | None, *, to_stdout: bool) -> int:
     checks = asyncio.run(_find_checks(root))
     text = _text(root, checks)
     if to_stdout:
-        Results().write_text(text)
+        results = Results()
+        results.write_text(text)
+        results.require_written()
         return 0
     path = root / FILE_NAME
     _write_new(path, text)

@@ -31,14 +31,15 @@ def tell(wanted: str | None, *, as_json: bool, as_events: bool, verbose: bool) -
     with open_reader() as reader:
         stored = find_run(reader, wanted)
         assert reader is not None, "a run was found in it"
+        results = Results()
         if as_json:
-            Results().write_json(stored.view.to_json())
+            results.write_json(stored.view.to_json())
         elif as_events:
-            results = Results()
             for event in reader.read_events(stored.view.id):
                 results.write_json(event.to_json())
         else:
             _tell_people(reader, stored, verbose=verbose)
+    results.require_written()
     return 0
 
 
