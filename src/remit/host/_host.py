@@ -21,6 +21,7 @@ from remit.nodes import InProcessLink
 from remit.primitives import Clock, Ids, SystemClock, SystemIds
 from remit.requests import ParsedRequest
 from remit.runs import (
+    CancelAsked,
     CancelBy,
     Deadline,
     HostedRun,
@@ -179,9 +180,11 @@ class Host:
             await self._residencies.wait_all_drained()
 
     def _end_all(self) -> None:
+        """Ask all that runs to end, whoever's it is. Waits for nothing."""
         if self._parts is not None:
-            for run_id in self._parts.engine.running:
-                self._parts.dispatcher.ask_to_stop(stop_of(run_id, by="drain", reason=None))
+            now, monotonic = self.clock.now(), self.clock.monotonic()
+            for control in self._parts.engine.controls:
+                control.ask(CancelAsked(by="drain", reason=None, at=now, at_monotonic=monotonic))
 
     # ---- runs
 
@@ -275,10 +278,8 @@ class Host:
 
     def _bind(self, scope: Scope, control: RunControl, run_id: str) -> None:
         """When the scope ends, so does the run; when the run has ended, nobody listens any more."""
-        parts = self._open_parts
-        stop_listening = scope.on_abort(
-            lambda end: parts.dispatcher.ask_to_stop(stop_of(run_id, by=end.code, reason=end.reason))
-        )
+        run = Run(self._reach, run_id)
+        stop_listening = scope.on_abort(lambda end: run.cancel_nowait(by=end.code, reason=end.reason))
         control.when_ended(stop_listening)
 
     def _watch(self, parts: Parts, run_id: str, on_event: OnEvent) -> Watch:
@@ -286,7 +287,7 @@ class Host:
             run_id,
             events=parts.feed.follow(run_id),
             on_event=on_event,
-            stop=lambda reason: parts.dispatcher.ask_to_stop(stop_of(run_id, by="caller", reason=reason)),
+            stop=lambda reason: Run(self._reach, run_id).cancel_nowait(reason=reason),
         )
 
     async def find_run(self, run_id: str) -> RunView | None:
@@ -325,7 +326,7 @@ class Host:
             NotFound: There is no such run, and no tombstone was asked for.
         """
         reach, stop = self._reach(), stop_of(run_id, by=by, reason=reason, tombstone=tombstone)
-        changed = reach.dispatcher.ask_to_stop(stop)
+        changed = reach.dispatcher.ask_to_stop(stop, reach.context)
         (await reach.dispatcher.stop_turn(stop, reach.context)).get()
         view = await self.find_run(run_id)
         if view is not None:

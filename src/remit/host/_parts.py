@@ -29,6 +29,8 @@ from remit.runs import (
     Starter,
     StoredRun,
     StoreSessions,
+    name_in_host,
+    tenant_of_name,
 )
 from remit.storage import Epochs, SqliteStore
 from remit.usage import PriceBook
@@ -187,7 +189,8 @@ class _Opening:
             await asyncio.to_thread(self._prices.load)
 
     def _note_cleanup_failure(self, failure: CleanupFailure) -> None:
-        control = self._parts.engine.find_control(failure.work_id.partition(".")[0])
+        run_id, tenant = failure.work_id.partition(".")[0], tenant_of_name(failure.session_id)
+        control = self._parts.engine.find_control(run_id, tenant=tenant)
         if control is not None:
             control.cleanup_failures.append(failure)
 
@@ -209,7 +212,7 @@ class _Opening:
             clock=settings.clock,
             ids=settings.ids,
             control=control,
-            place=parts.admission.permits.place(stored.view.id),
+            place=parts.admission.permits.place(name_in_host(stored.tenant, stored.view.id)),
             times=settings.times,
         )
 

@@ -145,7 +145,7 @@ class Run:
         Cancellation: the cancel stands; only the wait ends.
         """
         reach, stop = self._reach(), stop_of(self.id, by=by, reason=reason)
-        changed = reach.dispatcher.ask_to_stop(stop)
+        changed = reach.dispatcher.ask_to_stop(stop, reach.context)
         (await reach.dispatcher.stop_turn(stop, reach.context)).get()
         return CancelOutcome(changed=changed, run=await self.view())
 
@@ -155,7 +155,8 @@ class Run:
         Raises:
             MisuseError: No such account, or a reason that is no text or too long.
         """
-        return self._reach().dispatcher.ask_to_stop(stop_of(self.id, by=by, reason=reason))
+        reach = self._reach()
+        return reach.dispatcher.ask_to_stop(stop_of(self.id, by=by, reason=reason), reach.context)
 
     def acknowledge(self, accepted: bool = True) -> bool:
         """Answer a `finalizing` run that asked for it. False: it isn't waiting, and nothing changed.

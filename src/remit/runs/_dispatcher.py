@@ -119,9 +119,11 @@ class Dispatcher:
         """`usage.query`. See `HostedOperations`."""
         return await self._answer("usage.query", self._usage, request, context)
 
-    def ask_to_stop(self, request: TurnStop) -> bool:
+    def ask_to_stop(self, request: TurnStop, context: OperationContext) -> bool:
         """The first half of a stop: asks, and waits for nothing. False: it changes nothing."""
-        return self._starter.ask_to_stop(request.turn_id, by=request.by, reason=request.reason)
+        return self._starter.ask_to_stop(
+            request.turn_id, by=request.by, reason=request.reason, tenant=context.caller.tenant
+        )
 
     async def _answer(
         self,
@@ -143,7 +145,8 @@ class Dispatcher:
     # ---- session.create
 
     async def _create(self, request: SessionCreate, context: OperationContext) -> SessionCreated:
-        run = (await self._starter.consider(self._parse(request.session, request.turn, request.turn_id))).run
+        parsed = self._parse(request.session, request.turn, request.turn_id)
+        run = (await self._starter.consider(parsed, caller=context.caller)).run
         if request.session_id not in (None, run.session_id):
             raise InvalidRequest(
                 f"the request leads to session `{run.session_id}`, not `{request.session_id}`",
@@ -172,6 +175,7 @@ class Dispatcher:
         with context.acquire_residency("start"):
             started = await self._starter.start(
                 replace(parsed, text_replaced=parsed.text_replaced + request.text_replaced),
+                caller=context.caller,
                 idempotency_key=request.idempotency_key,
                 residencies=context.residencies,
             )
@@ -182,15 +186,18 @@ class Dispatcher:
     # ---- turn.query
 
     async def _query(self, request: TurnQuery, context: OperationContext) -> TurnSnapshot:
-        stored = await self._get(request.turn_id)
-        control = self._driver.find_control(request.turn_id)
+        stored = await self._get(request.turn_id, context)
+        control = self._find_control(request.turn_id, context)
         if request.wait_ms and control is not None and not stored.view.status.ended:
             await _wait_at_most(control.durable, request.wait_ms / 1000)
-            stored = await self._get(request.turn_id)
+            stored = await self._get(request.turn_id, context)
         return snapshot_of(stored.view)
 
-    async def _get(self, run_id: str) -> StoredRun:
-        stored = await self._store.find_run(run_id)
+    def _find_control(self, run_id: str, context: OperationContext) -> RunControl | None:
+        return self._driver.find_control(run_id, tenant=context.caller.tenant)
+
+    async def _get(self, run_id: str, context: OperationContext) -> StoredRun:
+        stored = await self._store.find_run(run_id, tenant=context.caller.tenant)
         if stored is None:
             raise NotFound(f"no run `{run_id}`", run_id=run_id)
         return stored
@@ -199,21 +206,23 @@ class Dispatcher:
 
     async def _stop(self, request: TurnStop, context: OperationContext) -> TurnSnapshot:
         """Ask, and wait; whoever comes while a stop is on its way waits for the same end."""
-        control = self._driver.find_control(request.turn_id)
+        control = self._find_control(request.turn_id, context)
         if control is None:
-            stored = await self._store.find_run(request.turn_id)
+            stored = await self._store.find_run(request.turn_id, tenant=context.caller.tenant)
             if stored is None:
                 return await self._stop_unknown(request, context)
             if stored.view.status.ended:
                 return snapshot_of(stored.view)
             control = await self._wait_taken_up(stored)
-        self.ask_to_stop(request)
+        self.ask_to_stop(request, context)
         return snapshot_of(await control.wait())
 
     async def _stop_unknown(self, request: TurnStop, context: OperationContext) -> TurnSnapshot:
         if not request.tombstone:
             raise NotFound(f"no run `{request.turn_id}`", run_id=request.turn_id)
-        tombstone = await self._store.bury(request.turn_id, by=request.by, reason=request.reason)
+        tombstone = await self._store.bury(
+            request.turn_id, by=request.by, reason=request.reason, tenant=context.caller.tenant
+        )
         if tombstone is None:  # it was started meanwhile
             return await self._stop(request, context)
         return _snapshot_of_dead(tombstone)
@@ -227,7 +236,7 @@ class Dispatcher:
         if stored.epoch == self._epoch:
             ends = self._clock.monotonic() + _TAKEN_UP_WITHIN_S
             while self._clock.monotonic() < ends:
-                control = self._driver.find_control(stored.view.id)
+                control = self._driver.find_control(stored.view.id, tenant=stored.tenant)
                 if control is not None:
                     return control
                 await asyncio.sleep(0.001)
@@ -239,9 +248,9 @@ class Dispatcher:
 
     async def _usage(self, request: UsageQuery, context: OperationContext) -> UsageSummarised:
         """Of run and attempt: which moments somebody asked about selects nothing."""
-        await self._get(request.turn_id)
+        await self._get(request.turn_id, context)
         try:
-            attempts = await self._store.read_attempts(request.turn_id)
+            attempts = await self._store.read_attempts(request.turn_id, tenant=context.caller.tenant)
         except StorageError:
             _log.warning("run %s: its ledger can't be read", request.turn_id, exc_info=True)
             return unreadable_usage(request.range)

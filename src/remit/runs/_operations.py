@@ -17,6 +17,7 @@ from typing import Annotated, Any, Generic, Literal, Protocol, TypeAlias, TypeVa
 
 from pydantic import Field
 
+from remit.admission import Caller
 from remit.contract import (
     ContentPart,
     DeliveryRequest,
@@ -357,6 +358,8 @@ class OperationContext:
     """Where what is started is counted."""
     principal: str = "runtime_host"
     connection: str = "hosted-execution"
+    caller: Caller = field(default_factory=Caller)
+    """Whose runs these are, and what the principal's key allows."""
 
     def acquire_residency(self, label: str) -> Residency:
         """Hold back whoever waits for what was started here."""
