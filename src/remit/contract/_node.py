@@ -163,6 +163,8 @@ class ToolSpec(Model):
     parameters: dict[str, object]
     """JSON schema of the arguments."""
     effect: Literal["read", "write", "command"]
+    plugin: str | None = None
+    """The MCP server that offers it; None: it is the workspace's own."""
 
 
 class Prepared(_RunMessage):

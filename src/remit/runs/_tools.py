@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from remit.contract import (
@@ -15,6 +15,7 @@ from remit.contract import (
     CleanupRequest,
     Delivered,
     DeliverRequest,
+    How,
     Opened,
     OpenRequest,
     Prepared,
@@ -33,7 +34,7 @@ from remit.runs._journal import RunJournal
 from remit.runs._shield import despite_cancel
 from remit.runs._work import RunWork, WorkItem
 from remit.stages import ToolUse
-from remit.work import Residency
+from remit.work import CancelToken, Residency
 
 
 class _StopOnce:
@@ -55,6 +56,17 @@ class _StopOnce:
             raise
         self._answer.set_result(stopped)
         return stopped
+
+
+async def _stop_when(token: CancelToken, stop: _StopOnce) -> None:
+    """Stop a call once its token is tripped; a node that can't be asked is found out by who waits for it."""
+    await token.wait()
+    with suppress(NodeError):
+        await stop()
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    await asyncio.wait({task})
 
 
 class RunTools:
@@ -174,17 +186,42 @@ class RunTools:
             max_shown_bytes=max_shown_bytes,
         )
         stop = _StopOnce(lambda: self._stop(use))
+        plugin = self._plugin_of(use.name)
+        if plugin is not None:
+            return await self._invoke(use, request, plugin, stop)
         with self._work.tool(use, stop=stop) as item:
+            return await self._ask(request, item, stop, ended_as="term")
+
+    async def _invoke(self, use: ToolUse, request: ToolRequest, plugin: str, stop: _StopOnce) -> ToolResponse:
+        """Do a call of an MCP server's tool; a cancel trips a token, upon which the node tells the server."""
+        token = CancelToken()
+        with self._work.invocation(use, plugin_id=plugin, token=token) as item:
+            watching = asyncio.get_running_loop().create_task(_stop_when(token, stop))
             try:
-                response = await self._link.tool(request)
-            except asyncio.CancelledError:
-                stopped = await despite_cancel(stop())
-                if stopped is not None:
-                    item.how, item.pids = stopped.how, stopped.pids
-                raise
-            if response.status == "cancelled":
-                item.how = "term"
-            return response
+                return await self._ask(request, item, stop, ended_as="notified")
+            finally:
+                if not token.tripped:
+                    watching.cancel()
+                await despite_cancel(_ended(watching))
+
+    async def _ask(
+        self, request: ToolRequest, item: WorkItem, stop: _StopOnce, *, ended_as: How
+    ) -> ToolResponse:
+        try:
+            response = await self._link.tool(request)
+        except asyncio.CancelledError:
+            stopped = await despite_cancel(stop())
+            if stopped is not None:
+                item.how, item.pids = stopped.how, stopped.pids
+            raise
+        if response.status == "cancelled":
+            item.how = ended_as
+        return response
+
+    def _plugin_of(self, name: str) -> str | None:
+        """The MCP server whose tool this is; None: it is the workspace's own."""
+        specs = self._prepared.tools if self._prepared is not None else ()
+        return next((spec.plugin for spec in specs if spec.name == name), None)
 
     async def _stop(self, use: ToolUse) -> StoppedCall | None:
         """Stop one call on the node; answers when its processes are gone."""

@@ -10,8 +10,10 @@ from remit.contract import How, WorkFinished, WorkKind, WorkRegistered
 from remit.events import NewEvent
 from remit.stages import ToolUse
 from remit.work import (
+    CancelToken,
     ClosedItem,
     Handle,
+    InvocationHandle,
     NodeCallHandle,
     Residencies,
     ScopeHandle,
@@ -118,6 +120,26 @@ class RunWork:
             finally:
                 self.registry.finish(self.session_id, work_id, item.how, pids=item.pids)
 
+    @contextmanager
+    def invocation(self, use: ToolUse, *, plugin_id: str, token: CancelToken) -> Generator[WorkItem]:
+        """A call of an MCP server's tool; a cancel trips the token."""
+        work_id = self.id_of(f"{use.stage_id}.{use.tool_call_id}")
+        item = WorkItem(WorkKind.PLUGIN_INVOCATION, use.name, work_id, self.id_of(use.stage_id))
+        with self.residencies.acquire(WorkKind.PLUGIN_INVOCATION.value):
+            self._register(
+                WorkKind.PLUGIN_INVOCATION,
+                use.name,
+                work_id,
+                item.parent,
+                InvocationHandle(token),
+                tool_call_id=use.tool_call_id,
+                plugin_id=plugin_id,
+            )
+            try:
+                yield item
+            finally:
+                self.registry.finish(self.session_id, work_id, item.how, pids=item.pids)
+
     def cancel(self) -> None:
         """Flag the run and all below it, and ask each to stop; waits for nothing."""
         self.registry.cancel(self.session_id, self.root_id)
@@ -135,6 +157,7 @@ class RunWork:
         handle: Handle,
         *,
         tool_call_id: str | None = None,
+        plugin_id: str | None = None,
     ) -> None:
         spec = WorkSpec(
             work_id=work_id,
@@ -142,6 +165,7 @@ class RunWork:
             label=label,
             handle=handle,
             tool_call_id=tool_call_id,
+            plugin_id=plugin_id,
             parent_work_id=parent,
         )
         self.registry.register(self.session_id, spec)

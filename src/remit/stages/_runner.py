@@ -117,10 +117,13 @@ class StageRunner:
 
 
 def offered_tools(stage: StageInput) -> tuple[ToolSpec, ...]:
-    """The workspace tools that a stage gets: planning only those that read, work and review all of them."""
+    """The workspace tools that a stage gets: planning only those that read, work and review all of them.
+
+    What an MCP server says of its own tools is no proof, so planning gets none of those.
+    """
     submit = SHAPES[stage.kind].tool
     return tuple(
         spec
         for spec in stage.tools
-        if (stage.kind != "plan" or spec.effect == "read") and spec.name != submit
+        if (stage.kind != "plan" or (spec.effect == "read" and spec.plugin is None)) and spec.name != submit
     )

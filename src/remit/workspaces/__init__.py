@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         WorkspaceRefused,
     )
     from remit.workspaces._keeper import Keeper
+    from remit.workspaces._mcp_settings import McpServer, find_sdk, is_server_name
     from remit.workspaces._pinning import WorkspaceRoot, find_workspace_root
     from remit.workspaces._probe import Probe, choose_sandbox, sandbox_fix
     from remit.workspaces._receipts import Receipts
@@ -46,6 +47,7 @@ _HOMES = {
     "Keeper": "_keeper",
     "KeeperLost": "_failures",
     "Limits": "_checkout_request",
+    "McpServer": "_mcp_settings",
     "Mount": "_settings",
     "NodeService": "_service",
     "Outcome": "_delivery",
@@ -67,8 +69,10 @@ _HOMES = {
     "check_root": "_sandbox",
     "choose_sandbox": "_probe",
     "find_checks": "_checks",
+    "find_sdk": "_mcp_settings",
     "find_toolchains": "_toolchains",
     "find_workspace_root": "_pinning",
+    "is_server_name": "_mcp_settings",
     "sandbox_fix": "_probe",
     "strict_parameters": "_tool_schemas",
     "tools_for": "_tool_schemas",
@@ -87,6 +91,7 @@ __all__ = [
     "Keeper",
     "KeeperLost",
     "Limits",
+    "McpServer",
     "Mount",
     "NodeService",
     "Outcome",
@@ -108,8 +113,10 @@ __all__ = [
     "check_root",
     "choose_sandbox",
     "find_checks",
+    "find_sdk",
     "find_toolchains",
     "find_workspace_root",
+    "is_server_name",
     "sandbox_fix",
     "strict_parameters",
     "tools_for",

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -45,6 +46,7 @@ class Preparer:
         ids: Names scratch checkouts.
         environment: Of whoever works on this machine: PATH, HOME, VIRTUAL_ENV.
         allow_unconfined: Whether `sandbox = "none"` was allowed.
+        programs: What a workspace starts beside its own commands.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Preparer:
         ids: Ids,
         environment: Mapping[str, str],
         allow_unconfined: bool,
+        programs: Callable[[WorkspaceSettings], Sequence[str]] = lambda settings: (),
     ) -> None:
         self._data = data
         self._bases = bases
@@ -63,6 +66,7 @@ class Preparer:
         self._ids = ids
         self._environment = environment
         self._allow_unconfined = allow_unconfined
+        self._programs = programs
         self._facts: dict[str, _Shared[BaseFacts]] = {}
         self._prepared: dict[tuple[object, ...], _Shared[PreparedWorkspace]] = {}
 
@@ -137,7 +141,10 @@ class Preparer:
             wanted=settings.toolchains,
             path=settings.path,
             mounts=settings.mounts,
-            executables=[command.executable for command in settings.commands],
+            executables=[
+                *(command.executable for command in settings.commands),
+                *self._programs(settings),
+            ],
         )
 
     # ---- facts of a base
@@ -167,9 +174,13 @@ class Preparer:
         settings = workspace.settings
         if settings.checks == () and not settings.commands:
             return BaseFacts(checks=(), problems=(), cached=False)
-        async with _Scratch(self, workspace) as checkout:
+        async with self.scratch(workspace) as checkout:
             reader = BaseReader(self._bases, workspace.pin, workspace.listing)
             return await find_facts(checkout, workspace, reader, timeout_ms=timeout_ms)
+
+    def scratch(self, workspace: PreparedWorkspace) -> AbstractAsyncContextManager[Checkout]:
+        """A checkout of a base that is no run's, for the length of a block."""
+        return _Scratch(self, workspace)
 
     async def open_scratch(self, workspace: PreparedWorkspace) -> Checkout:
         """A checkout of a base that is no run's."""
@@ -223,7 +234,7 @@ class _Shared(Generic[_Value]):
                 self._made = None  # the next one looks for itself
 
 
-class _Scratch:
+class _Scratch(AbstractAsyncContextManager[Checkout]):
     """A scratch checkout for the length of a block."""
 
     def __init__(self, preparer: Preparer, workspace: PreparedWorkspace) -> None:

@@ -42,8 +42,10 @@ from remit.workspaces._checks import CheckDefinition, CheckRun, compare, describ
 from remit.workspaces._collect import IgnoreMemory
 from remit.workspaces._delivery import Deliveries, DeliveryOrder, Recovered
 from remit.workspaces._keeper import Keeper
+from remit.workspaces._mcp_settings import McpServer
 from remit.workspaces._patch import PatchFolders
 from remit.workspaces._pinning import Bases
+from remit.workspaces._plugins import Plugins, WorkspacePlugins
 from remit.workspaces._prepared import PreparedWorkspace, checkout_request
 from remit.workspaces._preparing import Preparer
 from remit.workspaces._protection import ignores_case
@@ -98,6 +100,7 @@ class NodeService:
         ids: Ids,
         environment: Mapping[str, str],
         allow_unconfined: bool,
+        servers: Mapping[str, McpServer],
     ) -> None:
         self._workspaces = {settings.ref: settings for settings in workspaces}
         self._data = data
@@ -107,6 +110,7 @@ class NodeService:
         self._allow_unconfined = allow_unconfined
         self._bases = Bases(data, environment=environment)
         self._deliveries = Deliveries(data)
+        self._plugins = Plugins(servers, clock=clock, environment=environment)
         self._preparer = Preparer(
             data,
             bases=self._bases,
@@ -114,6 +118,7 @@ class NodeService:
             ids=ids,
             environment=environment,
             allow_unconfined=allow_unconfined,
+            programs=self._plugins.programs,
         )
         self._scratch = data / "scratch" / ids.new("node")
         self._patch_folders = PatchFolders(self._scratch)
@@ -135,6 +140,7 @@ class NodeService:
         ids: Ids,
         environment: Mapping[str, str] | None = None,
         allow_unconfined: bool = False,
+        servers: Mapping[str, McpServer] | None = None,
     ) -> Self:
         """Open the node's store and put right what an earlier process left half done.
 
@@ -145,6 +151,7 @@ class NodeService:
             ids: Where ids come from.
             environment: Of whoever works on this machine; None: this process's.
             allow_unconfined: Whether `sandbox = "none"` was allowed.
+            servers: MCP servers that workspaces may name.
 
         Raises:
             StorageError: The receipts can't be opened.
@@ -159,6 +166,7 @@ class NodeService:
             ids=ids,
             environment=os.environ if environment is None else environment,
             allow_unconfined=allow_unconfined,
+            servers=servers or {},
         )
         try:
             service.recovered = await asyncio.to_thread(service.deliveries.recover)
@@ -272,7 +280,8 @@ class NodeService:
         run = await self._enter(request)
         with run.active(Activity(label="prepare")) as activity:
             prepared = await activity.run(self._preparer.prepare(settings, request))
-        run.prepared = prepared
+            plugins = await activity.run(self._list_plugins(prepared, request.timeout_ms))
+        run.prepared, run.plugins = prepared, plugins
         folder = RunFolder.of(self._data, request.run_id).folder
         await asyncio.to_thread(save_root, folder, prepared.pin, settings.ref)
         return Prepared(
@@ -282,12 +291,16 @@ class NodeService:
             brief=prepared.brief.text,
             brief_sha256=prepared.brief.sha256,
             checks=tuple(state for _, state in prepared.checks),
-            tools=tools_for(settings),
+            tools=(*tools_for(settings), *(tool.spec for tool in plugins.tools)),
             isolation=prepared.isolation,
             sandbox=prepared.sandbox,
-            notes=prepared.notes,
+            notes=(*prepared.notes, *plugins.notes),
             cached=prepared.cached,
         )
+
+    async def _list_plugins(self, prepared: PreparedWorkspace, timeout_ms: int) -> WorkspacePlugins:
+        async with asyncio.timeout(timeout_ms / 1000):
+            return await self._plugins.list_tools(prepared, self._preparer)
 
     async def _open(self, request: OpenRequest) -> Opened:
         run = await self._enter(request)
@@ -336,6 +349,8 @@ class NodeService:
         if checkout.isolation != "overlay":
             layer = str(run.layer)
             run.facts = await asyncio.to_thread(record_tree, layer, max_entries=_MAX_RECORDED)
+        plugins = run.plugins
+        run.servers = plugins.serve(checkout, clock=self._clock) if plugins is not None else None
         run.tools = ToolRunner(
             checkout,
             prepared.settings,
@@ -343,6 +358,8 @@ class NodeService:
             self._clock,
             outputs=RunFolder.of(self._data, run.run_id).folder / "outputs",
             working_folder=prepared.subdir,
+            servers=run.servers,
+            plugins=plugins.tools if plugins is not None else (),
         )
 
     async def _artifact(self, request: ArtifactRequest) -> ArtifactStored:
@@ -358,11 +375,14 @@ class NodeService:
         run = await self._enter(request)
         if run.tools is None:
             raise NodeError("this run has no checkout open on this node", reason="lost")
+        # A call of an MCP server has no process of its own: the server is told that nobody waits any more.
+        plugin = run.tools.is_plugin(request.name)
         activity = Activity(
             label=request.name,
             stage_id=request.stage_id,
             tool_call_id=request.tool_call_id,
-            command_id=command_call_id(request.stage_id, request.tool_call_id),
+            command_id=None if plugin else command_call_id(request.stage_id, request.tool_call_id),
+            ends_as="notified" if plugin else "closed",
         )
         with run.active(activity):
             try:
@@ -376,6 +396,7 @@ class NodeService:
         run = await self._enter(request)
         if request.tool_call_id is None:
             items = await self._stop_all(run, grace_ms=request.grace_ms)
+            items += await run.stop_servers()
         else:
             activity = run.find(request.stage_id, request.tool_call_id)
             items = (
@@ -446,6 +467,7 @@ class NodeService:
         leftovers: list[str] = []
         if request.end_leftovers:
             ended = await self._stop_all(run, grace_ms=_LEFTOVER_GRACE_MS)
+            await run.stop_servers()  # they are no leftovers: the next use starts them anew
             stopped = await checkout.stop(None, grace_ms=_LEFTOVER_GRACE_MS)
             leftovers = [item.label for item in (*ended, *stopped)]
         layer = run.layer
@@ -502,7 +524,8 @@ class NodeService:
     async def _close(self, run: NodeRun, *, keep: bool) -> tuple[Path | None, tuple[str, ...]]:
         """Remove a run's checkout, or keep its tree; returns where that is, and what couldn't be done."""
         async with run.opening:
-            checkout, run.checkout, run.tools = run.checkout, None, None
+            await run.stop_servers()
+            checkout, run.checkout, run.tools, run.servers = run.checkout, None, None, None
             if checkout is None:
                 return None, ()
             problems = await checkout.close(keep=keep)

@@ -10,13 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
-from remit.contract import StoppedCall
+from remit.contract import How, StoppedCall
 from remit.errors import NodeError
 from remit.primitives import Clock
 from remit.workspaces._base import BasePin
 from remit.workspaces._checkout import Checkout
 from remit.workspaces._collect import MAX_CHANGED, IgnoreMemory
 from remit.workspaces._failures import KeeperLost
+from remit.workspaces._mcp_servers import McpServers
+from remit.workspaces._plugins import WorkspacePlugins
 from remit.workspaces._prepared import PreparedWorkspace
 from remit.workspaces._tools import ToolRunner
 from remit.workspaces.keeper._tree import Facts, Scan, scan_recorded, scan_upper
@@ -67,6 +69,8 @@ class Activity:
     tool_call_id: str = ""
     command_id: str | None = None
     """What the checkout knows its command by; None: it has none of its own."""
+    ends_as: Literal["closed", "notified"] = "closed"
+    """How it is ended where it has no process of its own."""
     task: asyncio.Task[Any] | None = None
     interrupted: bool = False
 
@@ -96,7 +100,7 @@ class Activity:
         """End it; answers when its processes are gone."""
         began = clock.monotonic()
         self.interrupted = True
-        how: Literal["closed", "already_ended", "term", "kill"] = "closed"
+        how: How = self.ends_as
         pids: tuple[int, ...] = ()
         if checkout is not None and self.command_id is not None:
             try:
@@ -106,7 +110,7 @@ class Activity:
                 how = "kill"
         if self.task is not None:
             if (
-                how == "closed"
+                how == self.ends_as
             ):  # no process of its own, or none any more: it may just be writing its end down
                 await asyncio.wait({self.task}, timeout=_ENDING_S if self.command_id else 0)
                 self.task.cancel()
@@ -132,6 +136,10 @@ class NodeRun:
     prepared: PreparedWorkspace | None = None
     checkout: Checkout | None = None
     tools: ToolRunner | None = None
+    plugins: WorkspacePlugins | None = None
+    """What its workspace's MCP servers offer, as it was prepared."""
+    servers: McpServers | None = None
+    """Those servers, in its checkout."""
     facts: Facts = field(default_factory=dict[str, tuple[int, int, int, int, int]])
     """Of a copied tree, right after it was made."""
     ignored: IgnoreMemory = field(default_factory=IgnoreMemory)
@@ -161,6 +169,10 @@ class NodeRun:
         if self.checkout is None:
             raise NodeError("this run has no checkout open on this node", reason="lost")
         return self.checkout
+
+    async def stop_servers(self) -> tuple[StoppedCall, ...]:
+        """End its MCP servers; the next use starts one anew."""
+        return await self.servers.stop_all() if self.servers is not None else ()
 
     @property
     def layer(self) -> Path:

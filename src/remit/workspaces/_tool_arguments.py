@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 from remit.contract import ToolSpec
 from remit.primitives import StrictJsonError, load_json
 
-__all__ = ["ArgumentsRefused", "parse_arguments"]
+__all__ = ["ArgumentsRefused", "parse_arguments", "parse_object"]
 
 MAX_ARGUMENT_CHARS: Final = 16_777_216
 _PREVIEW_CHARS: Final = 120
@@ -32,9 +32,18 @@ def parse_arguments(text: str, spec: ToolSpec) -> dict[str, object]:
     Raises:
         ArgumentsRefused: with a short preview of what came, and what was expected.
     """
+    properties, required = _schema(spec)
+    return _checked(parse_object(text), properties, required)
+
+
+def parse_object(text: str) -> dict[str, object]:
+    """The arguments of a call whose schema somebody else checks.
+
+    Raises:
+        ArgumentsRefused: they aren't one JSON object; with a short preview of what came.
+    """
     if len(text) > MAX_ARGUMENT_CHARS:
         raise ArgumentsRefused(f"the arguments have {len(text)} characters; at most {MAX_ARGUMENT_CHARS}")
-    properties, required = _schema(spec)
     if not text.strip():
         value: Any = {}
     else:
@@ -44,7 +53,7 @@ def parse_arguments(text: str, spec: ToolSpec) -> dict[str, object]:
             raise ArgumentsRefused(f"the arguments aren't valid JSON ({error}): {_preview(text)}") from None
     if not isinstance(value, dict):
         raise ArgumentsRefused(f"the arguments must be one JSON object: {_preview(text)}")
-    return _checked(cast("dict[str, object]", value), properties, required)
+    return cast("dict[str, object]", value)
 
 
 def _schema(spec: ToolSpec) -> tuple[dict[str, dict[str, Any]], list[str]]:

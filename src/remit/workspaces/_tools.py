@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol, cast, get_args
 
-from remit.contract import ToolSpec, ToolStatus
+from remit.contract import StageKind, ToolSpec, ToolStatus
 from remit.primitives import Clock, StrictJsonError, clean_text, load_json
 from remit.workspaces._command import CommandResult, CommandSpec
 from remit.workspaces._failures import WorkspaceOperationError
+from remit.workspaces._mcp_results import McpFailed, readable
+from remit.workspaces._mcp_servers import McpServers
+from remit.workspaces._mcp_tools import ListedTool
 from remit.workspaces._receipts import Intent, Outcome, Receipted, Receipts
 from remit.workspaces._settings import WorkspaceSettings
-from remit.workspaces._tool_arguments import ArgumentsRefused, parse_arguments
+from remit.workspaces._tool_arguments import ArgumentsRefused, parse_arguments, parse_object
 from remit.workspaces._tool_commands import (
     command_argv,
     command_call_id,
@@ -114,6 +117,8 @@ class ToolRunner:
         clock: for durations.
         outputs: folder of the run's own, outside the checkout, for whole outputs.
         working_folder: where commands start, from the root.
+        servers: the checkout's MCP servers; None: there are none.
+        plugins: the tools that those offer.
     """
 
     def __init__(
@@ -125,6 +130,8 @@ class ToolRunner:
         *,
         outputs: Path,
         working_folder: str = "",
+        servers: McpServers | None = None,
+        plugins: Sequence[ListedTool] = (),
     ) -> None:
         self._checkout = checkout
         self._settings = settings
@@ -132,6 +139,8 @@ class ToolRunner:
         self._clock = clock
         self._outputs = KeptOutputs(outputs)
         self._working_folder = working_folder
+        self._servers = servers
+        self._plugins = {tool.spec.name: tool for tool in plugins}
 
     async def run(self, call: ToolCall, *, on_output: OnOutput | None = None) -> ToolOutcome:
         """Does a call once. A repeat gets the first one's outcome, and joins it while it goes on.
@@ -148,7 +157,7 @@ class ToolRunner:
         Cancellation: the call is stopped and its receipt says so before the cancel is raised.
         """
         spec, arguments, refusal = self._read(call)
-        effect: Effect = "read" if spec is None or refusal is not None else spec.effect
+        effect: Effect = "read" if spec is None or refusal is not None else _receipted_effect(spec)
         intent = Intent(
             run_id=call.run_id,
             stage_id=call.stage_id,
@@ -171,10 +180,13 @@ class ToolRunner:
             stage = stage_kind_of(call.stage_id)
         except ValueError as error:
             return None, {}, _refused("denied", str(error))
-        spec = next((spec for spec in tools_for(self._settings, stage) if spec.name == call.name), None)
+        offered = (*tools_for(self._settings, stage), *self._plugin_specs(stage))
+        spec = next((spec for spec in offered if spec.name == call.name), None)
         if spec is None:
             return None, {}, self._no_tool(call)
         try:
+            if spec.plugin is not None:
+                return spec, parse_object(call.arguments), None
             arguments = parse_arguments(call.arguments, spec)
             if spec.effect == "command":
                 command_argv(spec.name, arguments, self._settings)
@@ -182,8 +194,16 @@ class ToolRunner:
             return spec, {}, _refused("invalid_arguments", str(error))
         return spec, arguments, None
 
+    def is_plugin(self, name: str) -> bool:
+        """Whether the tool of this name is an MCP server's."""
+        return name in self._plugins
+
+    def _plugin_specs(self, stage: StageKind) -> tuple[ToolSpec, ...]:
+        """The tools of MCP servers: none while planning, since what a server says of itself is no proof."""
+        return () if stage == "plan" else tuple(tool.spec for tool in self._plugins.values())
+
     def _no_tool(self, call: ToolCall) -> Outcome:
-        everywhere = {spec.name for spec in tools_for(self._settings)}
+        everywhere = {spec.name for spec in tools_for(self._settings)} | self._plugins.keys()
         name = call.name[:80]
         if call.name in everywhere:
             return _refused("denied", f"{name} isn't available while planning: this stage only reads")
@@ -201,6 +221,8 @@ class ToolRunner:
             outcome = await self._command(call, arguments, on_output)
         elif call.name == "read_output":
             outcome = await self._read_output(call, arguments)
+        elif call.name in self._plugins:
+            outcome = await self._plugin(call, arguments, self._plugins[call.name])
         else:
             outcome = await self._operation(call, arguments)
         took_ms = int((self._clock.monotonic() - began) * 1000)
@@ -260,6 +282,32 @@ class ToolRunner:
             truncated=more,
         )
 
+    # ---- tools of MCP servers
+
+    async def _plugin(self, call: ToolCall, arguments: Mapping[str, object], tool: ListedTool) -> Outcome:
+        if self._servers is None:
+            return _refused("failed", "the checkout has no MCP servers")
+        limit_ms = max(1, min(call.timeout_ms, call.remaining_ms, self._settings.max_command_timeout_ms))
+        try:
+            result = await self._servers.call(tool, arguments, limit_ms=limit_ms)
+        except McpFailed as failed:
+            status: ToolStatus = "timed_out" if failed.status == "timed_out" else "failed"
+            return _refused(status, readable(failed.message, max_bytes=call.max_shown_bytes)[0])
+        text, cut = readable(result.text, max_bytes=self._settings.max_output_bytes)
+        room = max(1, call.max_shown_bytes - _NOTE_BYTES)
+        clipped = clip_text(text, max_bytes=room)
+        notes, kept = "", False
+        if clipped.truncated:
+            data = text.encode()
+            kept = await self._keep(call, data, stdout=data, stderr=b"")
+            notes = f"\n{_where_the_rest_is(call, clipped.head_bytes, kept=kept)}"
+        return Outcome(
+            status="failed" if result.is_error else "success",
+            content=f"{clipped.text}{notes}",
+            truncated=clipped.truncated or cut,
+            output_bytes=len(text.encode()) if kept else 0,
+        )
+
     # ---- commands
 
     async def _command(
@@ -292,7 +340,7 @@ class ToolRunner:
         text = result.text.encode("utf-8", "replace")
         kept = False
         if clipped.truncated or text != result.stdout + result.stderr:
-            kept = await self._keep(call, text, result)
+            kept = await self._keep(call, text, stdout=result.stdout, stderr=result.stderr)
         if clipped.truncated:
             notes = f"{_where_the_rest_is(call, clipped.head_bytes, kept=kept)}\n{notes}"
         separator = "" if not clipped.text or clipped.text.endswith("\n") else "\n"
@@ -306,15 +354,20 @@ class ToolRunner:
             output_bytes=len(text) if kept else 0,
         )
 
-    async def _keep(self, call: ToolCall, text: bytes, result: CommandResult) -> bool:
+    async def _keep(self, call: ToolCall, text: bytes, *, stdout: bytes, stderr: bytes) -> bool:
         """Keeps the whole output; the command has run, so a full disk must not take its result."""
         try:
             await self._outputs.keep(
-                call.stage_id, call.tool_call_id, text=text, stdout=result.stdout, stderr=result.stderr
+                call.stage_id, call.tool_call_id, text=text, stdout=stdout, stderr=stderr
             )
         except OSError:
             return False
         return True
+
+
+def _receipted_effect(spec: ToolSpec) -> Effect:
+    """How a call is written down: one of an MCP server is never done again, whatever the server says."""
+    return "command" if spec.plugin is not None else spec.effect
 
 
 def _where_the_rest_is(call: ToolCall, head_bytes: int, *, kept: bool) -> str:
