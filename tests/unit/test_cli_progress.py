@@ -162,6 +162,16 @@ async def test_the_tree_fits_the_screen(height: int) -> None:
     assert any("earlier tool calls" in line for line in drawn(running, width=80, height=height))
 
 
+async def test_the_picture_that_stays_is_short() -> None:
+    """After a long run the screen isn't flooded: the last calls of each stage, and how many came before."""
+    story = told(await many_calls(40))
+    stream = io.StringIO()
+    tree = Tree(story, Glyphs(), now=datetime.now(UTC), live=False, most_calls=8)
+    Console(file=stream, width=80, height=10).print(tree, end="")
+    assert stream.getvalue().count("read_file") == 8
+    assert "33 earlier tool calls" in stream.getvalue()
+
+
 async def test_the_live_tree_leaves_nothing_behind() -> None:
     """What stays on the screen is what was said, and the picture of the end: nothing of what was redrawn."""
     stream = LiveStream()

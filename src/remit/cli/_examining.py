@@ -51,7 +51,10 @@ def examine(wanted: str | None) -> int:
     }
     for finding in findings:
         sign, style = looks[finding.state]
-        console.print(Text.assemble((sign + " ", style), one_line(finding.text, width=1_000)), soft_wrap=True)
+        console.print(
+            Text.assemble((sign + " ", style), one_line(finding.text, width=1_000)),
+            soft_wrap=not console.is_terminal,
+        )
         if finding.fix is not None:
             console.print(
                 Text.assemble("    fix: ", (one_line(finding.fix, width=500), "cyan")), soft_wrap=True

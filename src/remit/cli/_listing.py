@@ -9,7 +9,7 @@ from datetime import datetime
 from rich.text import Text
 
 from remit.cli._finding import open_reader
-from remit.cli._formats import between_ms, delivery_words, duration, end_words, money
+from remit.cli._formats import between_ms, delivery_words, duration, money
 from remit.cli._screen import Results, console_on
 from remit.cli._words import one_line, say
 from remit.contract import RunStatus, RunView
@@ -23,7 +23,9 @@ _UNFINISHED = tuple(status.value for status in RunStatus if not status.ended)
 _PROMPT_CHARS = 200
 _NAMES = ("run", "status", "age", "took", "cost", "change", "request")
 _GAP = 2
-_LEAST_ROOM = 12
+_LEAST_ROOM = 16
+"""What the request gets at least."""
+_LEFT_OUT_FIRST = ("took", "cost", "age", "change", "status")
 
 
 def list_them(*, show_all: bool, as_json: bool) -> int:
@@ -42,24 +44,40 @@ def list_them(*, show_all: bool, as_json: bool) -> int:
         now = SystemClock().now()
         rows = [list(_cells(run, is_alive=reader.is_alive(run.epoch), now=now)) for run in runs]
         console = console_on(sys.stdout)
-        for line in _lines(rows, width=console.width):
+        width = console.width if console.is_terminal else None
+        for line in _lines(rows, width=width):
             console.print(line, soft_wrap=True)
     return 0
 
 
-def _lines(rows: list[list[Text]], *, width: int) -> Iterator[Text]:
-    """The rows under their names; the request gets what room is left, and all else is never cut."""
-    names = [Text(name, style="dim") for name in _NAMES]
-    widths = [max(cell.cell_len for cell in column) for column in zip(names, *rows, strict=True)]
-    room = max(_LEAST_ROOM, width - sum(widths[:-1]) - _GAP * (len(widths) - 1))
-    for row in (names, *rows):
-        *cells, request = row
+def _lines(rows: list[list[Text]], *, width: int | None) -> Iterator[Text]:
+    """The rows under their names, in columns.
+
+    Args:
+        rows: Cells, as many in each as there are names.
+        width: The screen's: the least important columns are left out, the request is cut. None: nothing is.
+    """
+    table = [[Text(name, style="dim") for name in _NAMES], *rows]
+    widths = [max(row[column].cell_len for row in table) for column in range(len(_NAMES))]
+    shown = _columns_that_fit(widths, width)
+    for row in table:
         line = Text()
-        for cell, wide in zip(cells, widths, strict=False):
-            line.append_text(cell)
-            line.append(" " * (wide - cell.cell_len + _GAP))
-        request.truncate(room, overflow="ellipsis")
-        yield line.append_text(request)
+        for column in shown[:-1]:
+            line.append_text(row[column])
+            line.append(" " * (widths[column] - row[column].cell_len + _GAP))
+        line.append_text(row[-1])
+        if width is not None:
+            line.truncate(width, overflow="ellipsis")
+        yield line
+
+
+def _columns_that_fit(widths: list[int], width: int | None) -> list[int]:
+    shown = list(range(len(widths)))
+    for name in _LEFT_OUT_FIRST:
+        if width is None or sum(widths[column] + _GAP for column in shown[:-1]) + _LEAST_ROOM <= width:
+            break
+        shown.remove(_NAMES.index(name))
+    return shown
 
 
 def _runs(reader: StoreReader, *, show_all: bool) -> Iterator[StoredRun]:
@@ -91,7 +109,8 @@ def _cells(run: StoredRun, *, is_alive: bool, now: datetime) -> Iterator[Text]:
 def _status(view: RunView, *, is_alive: bool) -> Text:
     if view.terminal is not None:
         styles = {"completed": "green", "cancelled": "yellow"}
-        return Text(end_words(view.terminal), style=styles.get(view.terminal.kind, "red"))
+        code = f" ({view.terminal.code})" if view.terminal.code else ""
+        return Text(view.terminal.kind + code, style=styles.get(view.terminal.kind, "red"))
     if not is_alive:
         return Text(f"{view.status.value}, died", style="yellow")
     return Text(view.status.value, style="cyan")

@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Generator, Mapping
 from types import TracebackType
-from typing import Protocol, Self, TextIO
+from typing import Final, Protocol, Self, TextIO
 
 from rich.console import Console
 from rich.live import Live
@@ -20,6 +20,9 @@ from remit.cli._tree import Tree
 from remit.cli._words import one_line
 from remit.events import Event
 from remit.primitives import Clock
+
+_STILL_CALLS: Final = 8
+"""Tool calls of a stage in the picture that stays; `remit show` has them all."""
 
 
 class Progress(Protocol):
@@ -83,7 +86,8 @@ class LiveProgress:
         self._console.print(Text(text, style=style))
 
     def _tree(self, *, live: bool) -> Tree:
-        return Tree(self.story, self._glyphs, now=self._clock.now(), live=live)
+        now = self._clock.now()
+        return Tree(self.story, self._glyphs, now=now, live=live, most_calls=None if live else _STILL_CALLS)
 
 
 class LineProgress:

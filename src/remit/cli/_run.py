@@ -12,7 +12,7 @@ _HELP = """Run one request: plan, work, review; then apply what passed.
 
 \b
   remit run "make the failing test pass"
-  remit run "add a --json flag to the export command" --max-cost 2 --timeout 20m
+  remit run "add a --json flag to export" --max-cost 2 --timeout 20m
   remit run --prompt-file task.md -w ../app --patch-only
   git diff | remit run - --profile direct
   remit run "..." --model openai:gpt-5.2 --review-model local:qwen3
@@ -21,7 +21,6 @@ The work happens on a private copy of the workspace, in a sandbox without networ
 review has passed and the workspace's own checks are no worse than before. stdout gets the reviewer's answer
 and nothing else; progress goes to stderr.
 
-\b
 Exit codes: 0 completed; 1 failed; 2 wrong use or settings, nothing started; 3 out of budget or
 time; 4 cancelled; 5 rejected by review or checks; 6 it can't be proven how it ended; 75 try again
 later; 130 and 143 stopped by Ctrl-C and SIGTERM. Ctrl-C waits until everything has ended; a

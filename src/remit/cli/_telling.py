@@ -24,6 +24,12 @@ from remit.storage import StoreReader
 
 _PROMPT_CHARS = 300
 _SUMMARY_CHARS = 600
+_ANSWER_WORDS = {
+    "plan": "what is to be done",
+    "completion": "what was done",
+    "verification": "how it can be told",
+    "summary": "what the reviewer thinks",
+}
 
 
 def tell(wanted: str | None, *, as_json: bool, as_events: bool, verbose: bool) -> int:
@@ -76,7 +82,8 @@ def _parts(
     patch: str,
     verbose: bool,
 ) -> Iterator[RenderableType]:
-    yield Text.assemble(("run ", "dim"), (view.id, "bold"), (f"  {view.binding}, {view.profile}", "dim"))
+    kind = view.binding if view.binding == view.profile else f"{view.binding}, {view.profile}"
+    yield Text.assemble(("run ", "dim"), (view.id, "bold"), (f"  {kind}", "dim"))
     yield _indented(plain(story.prompt) if verbose else one_line(story.prompt, width=_PROMPT_CHARS))
     yield Text(_where(story, view), style="dim")
     yield Text()
@@ -136,7 +143,7 @@ def _said(stage: StageStory, *, verbose: bool) -> Iterator[RenderableType]:
         return
     yield Text()
     for key, text in words.items():
-        yield Text(f"{stage.stage_id}, {key}", style="dim")
+        yield Text(f"{stage.stage_id}: {_ANSWER_WORDS.get(key, key)}", style="dim")
         yield _indented(text)
     if stage.review is not None and stage.review.review.flags:
         flags = ", ".join(one_line(flag, width=80) for flag in stage.review.review.flags)

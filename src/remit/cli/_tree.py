@@ -29,10 +29,21 @@ class Tree:
 
     Args:
         glyphs: The signs that the terminal can show.
+        now: The moment of the picture.
         live: Whether it is drawn while the run goes on; else it is the picture of its end.
+        most_calls: How many tool calls of a stage the picture shows at most; None: all.
     """
 
-    def __init__(self, story: Story, glyphs: Glyphs, *, now: datetime, live: bool = True) -> None:
+    def __init__(
+        self,
+        story: Story,
+        glyphs: Glyphs,
+        *,
+        now: datetime,
+        live: bool = True,
+        most_calls: int | None = None,
+    ) -> None:
+        self._most_calls = most_calls
         self._story = story
         self._glyphs = glyphs
         self._now = now
@@ -56,7 +67,9 @@ class Tree:
         view = self._story.view
         if view is None:
             return [Text("preparing", style="dim")]
-        room = None if height is None else max(1, height - _ROOM_FOR_FRAME - len(self._story.stages))
+        room = (
+            self._most_calls if height is None else max(1, height - _ROOM_FOR_FRAME - len(self._story.stages))
+        )
         lines = [self._head(view)] if self._live else []
         stages = self._story.stages
         closing = self._closing(view)
