@@ -3,6 +3,10 @@
     RemitError
     ├── RequestError        the caller must change what was asked          (4xx, exit 2)
     │   ├── InvalidRequest          a field is wrong; `param` names it
+    │   ├── MalformedRequest        it can't be read at all
+    │   ├── Unauthenticated         no key, or none that counts
+    │   ├── Forbidden               the key, or the place it comes from, doesn't allow it
+    │   ├── MethodNotAllowed, UnsupportedMedia, UnknownHost, TooSlow     what HTTP has words of its own for
     │   ├── ConfigError             a setting is wrong; names the line or the dotted path
     │   ├── PriceUnknown            a money cap, and a model nobody priced
     │   ├── PayloadTooLarge         bigger than the stated bound
@@ -22,6 +26,7 @@
     ├── ProviderError       a model request failed for good (`reason` = a provider code)
     ├── LimitReached        a bound of the run was reached (`limit_code` = a budget code)
     ├── NodeError           a node couldn't do what it was asked (`reason` = a workspace code)
+    ├── HostUnreachable     the host that was named doesn't answer         (exit 69)
     ├── OwnershipError      somebody else owns this run now
     │   ├── StaleGeneration
     │   └── AlreadyDecided
@@ -45,10 +50,14 @@ __all__ = [
     "AlreadyDecided",
     "ConfigError",
     "Draining",
+    "Forbidden",
+    "HostUnreachable",
     "IdempotencyConflict",
     "InternalError",
     "InvalidRequest",
     "LimitReached",
+    "MalformedRequest",
+    "MethodNotAllowed",
     "MisuseError",
     "NodeError",
     "NotFound",
@@ -72,6 +81,10 @@ __all__ = [
     "StorageBusy",
     "StorageError",
     "StorageFull",
+    "TooSlow",
+    "Unauthenticated",
+    "UnknownHost",
+    "UnsupportedMedia",
 ]
 
 
@@ -133,6 +146,54 @@ class InvalidRequest(RequestError):
 
     code = "invalid_request"
     status = 422
+
+
+class MalformedRequest(RequestError):
+    """The request can't be read: it isn't JSON, or not one that we take."""
+
+    code = "malformed_request"
+
+
+class Unauthenticated(RequestError):
+    """No key came with the request, or none that counts."""
+
+    code = "unauthenticated"
+    status = 401
+
+
+class Forbidden(RequestError):
+    """The key doesn't allow this, or the page that the request comes from doesn't."""
+
+    code = "forbidden"
+    status = 403
+
+
+class MethodNotAllowed(RequestError):
+    """The path takes other methods; `fields["allow"]` names them."""
+
+    code = "method_not_allowed"
+    status = 405
+
+
+class TooSlow(RequestError):
+    """The request's body didn't come in time."""
+
+    code = "too_slow"
+    status = 408
+
+
+class UnsupportedMedia(RequestError):
+    """The body is of a type that isn't taken: only JSON is."""
+
+    code = "unsupported_media"
+    status = 415
+
+
+class UnknownHost(RequestError):
+    """The request names a host that isn't this one."""
+
+    code = "unknown_host"
+    status = 421
 
 
 class ConfigError(RequestError):
@@ -306,6 +367,15 @@ class NodeError(RemitError):
     def reason(self) -> str:
         """The workspace code that a run ends with when nothing wins over it."""
         return str(self.fields.get("reason", "unavailable"))
+
+
+class HostUnreachable(RemitError):
+    """The host that was named doesn't answer, or what answers isn't one."""
+
+    code = "host_unreachable"
+    status = 502
+    retryable = True
+    exit_code = 69
 
 
 class OwnershipError(RemitError):
