@@ -25,7 +25,7 @@ _NAMES = ("run", "status", "age", "took", "cost", "change", "request")
 _GAP = 2
 _LEAST_ROOM = 16
 """What the request gets at least."""
-_LEFT_OUT_FIRST = ("took", "cost", "age", "change", "status")
+_LEFT_OUT_FIRST = ("took", "cost", "change", "age", "status")
 
 
 def list_them(*, show_all: bool, as_json: bool) -> int:

