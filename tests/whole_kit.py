@@ -333,29 +333,31 @@ def chat_fake(replies: Sequence[Reply] = (), **dialect: Any) -> FakeProvider:
 Seen = Mapping[str, tuple[Any, ...]]
 
 
-def look_closely(folder: Path) -> Seen:
-    """Everything in a tree: kind, mode, owner, moment of the last change and content; the git index too."""
+def look_closely(folder: Path, *, content: bool = True) -> Seen:
+    """Everything in a tree: kind, mode, owner, size, moment of the last change, content; the index too."""
     seen: dict[str, tuple[Any, ...]] = {}
     for parent, folders, names in os.walk(folder):
         if Path(parent) == folder and ".git" in folders:
             folders.remove(".git")
         for name in [*names, *folders]:
             path = Path(parent) / name
-            seen[os.fsencode(path.relative_to(folder)).decode("latin-1")] = _facts(path)
+            seen[os.fsencode(path.relative_to(folder)).decode("latin-1")] = _facts(path, content=content)
     for name in ("index", "HEAD", "config"):
         if (folder / ".git" / name).is_file():
-            seen[f".git/{name}"] = _facts(folder / ".git" / name)
+            seen[f".git/{name}"] = _facts(folder / ".git" / name, content=True)
     return seen
 
 
-def _facts(path: Path) -> tuple[Any, ...]:
+def _facts(path: Path, *, content: bool) -> tuple[Any, ...]:
     info = path.lstat()
-    plain = stat.S_ISREG(info.st_mode)
-    content = hashlib.sha256(path.read_bytes()).hexdigest() if plain else ""
+    if stat.S_ISDIR(info.st_mode):
+        return info.st_mode, info.st_uid, info.st_gid
+    inside = ""
     if stat.S_ISLNK(info.st_mode):
-        content = os.readlink(path)
-    moment = None if stat.S_ISDIR(info.st_mode) else info.st_mtime_ns
-    return info.st_mode, info.st_uid, info.st_gid, moment, content
+        inside = os.readlink(path)
+    elif stat.S_ISREG(info.st_mode) and content:
+        inside = hashlib.sha256(path.read_bytes()).hexdigest()
+    return info.st_mode, info.st_uid, info.st_gid, info.st_size, info.st_mtime_ns, inside
 
 
 def differing(before: Seen, after: Seen) -> set[str]:
