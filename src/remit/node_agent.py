@@ -14,7 +14,7 @@ from typing import Self
 from remit.contract import NodeRequest, NodeResponse
 from remit.errors import MisuseError
 from remit.primitives import Clock, Ids
-from remit.workspaces import NodeService, WorkspaceSettings
+from remit.workspaces import McpServer, NodeService, WorkspaceSettings
 
 __all__ = ["EmbeddedNode", "node_folder"]
 
@@ -34,6 +34,7 @@ class EmbeddedNode:
         ids: Where ids come from.
         environment: Of whoever works on this machine: where toolchains and allow-listed variables come from.
         allow_unconfined: Whether sandbox level `none` was allowed by hand.
+        servers: The MCP servers that workspaces may name; None: there are none.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class EmbeddedNode:
         ids: Ids,
         environment: Mapping[str, str],
         allow_unconfined: bool = False,
+        servers: Mapping[str, McpServer] | None = None,
     ) -> None:
         self._workspaces = tuple(workspaces.values())
         self._data = node_folder(data)
@@ -52,6 +54,7 @@ class EmbeddedNode:
         self._ids = ids
         self._environment = environment
         self._allow_unconfined = allow_unconfined
+        self._servers = servers
         self._service: NodeService | None = None
 
     async def __aenter__(self) -> Self:
@@ -62,6 +65,7 @@ class EmbeddedNode:
             ids=self._ids,
             environment=self._environment,
             allow_unconfined=self._allow_unconfined,
+            servers=self._servers,
         )
         return self
 

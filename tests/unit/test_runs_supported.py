@@ -47,7 +47,6 @@ SETTINGS = [
     '[bindings.a]\nprofile = "answer"\n',
     '[bindings.a]\ndelivery = "branch"\n',
     '[[nodes.local.workspaces]]\nref = "a"\nroot = "."\nsetup = ["make"]\n',
-    '[[nodes.local.workspaces]]\nref = "a"\nroot = "."\nmcp = ["x"]\n',
     '[[nodes.local.workspaces]]\nref = "a"\nroot = "."\nsandbox = "landlock"\n',
     '[[nodes.local.workspaces]]\nref = "a"\nroot = "."\nisolation = "in_place"\n',
 ]

@@ -14,7 +14,7 @@ from remit.contract import LimitRequest
 from remit.errors import ConfigError
 from remit.models import PoolMember, PoolSettings, ProviderSettings
 from remit.usage import PriceSetting
-from remit.workspaces import WorkspaceSettings
+from remit.workspaces import McpServer, WorkspaceSettings
 
 DEFAULT_BINDING = "reviewed"
 DEFAULT_MAX_COST_USD = "5"
@@ -38,6 +38,8 @@ class Config:
     bindings: Mapping[str, Binding] = field(default_factory=dict[str, Binding])
     workspaces: Mapping[str, WorkspaceSettings] = field(default_factory=dict[str, WorkspaceSettings])
     """Those of the local node, by ref."""
+    servers: Mapping[str, McpServer] = field(default_factory=dict[str, McpServer])
+    """The MCP servers that those may name."""
     prices: Mapping[str, PriceSetting] = field(default_factory=dict[str, PriceSetting])
     default_binding: str | None = None
     allow_unconfined: bool = False

@@ -22,8 +22,6 @@ def refuse_later_workspace(workspace: WorkspaceSettings, where: str) -> None:
 def _later_keys(workspace: WorkspaceSettings) -> Iterator[str]:
     if workspace.setup:
         yield "setup"
-    if workspace.mcp:
-        yield "mcp"
     if workspace.isolation == "in_place":
         yield "isolation"
     if workspace.sandbox == "landlock":

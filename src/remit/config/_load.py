@@ -29,7 +29,7 @@ from remit.config._trust import TrustStore, is_inside, refuse_untrusted
 from remit.errors import ConfigError
 from remit.models import PoolSettings
 from remit.usage import PriceSetting
-from remit.workspaces import WorkspaceSettings
+from remit.workspaces import McpServer, WorkspaceSettings, find_sdk, is_server_name
 
 _Shape = TypeVar("_Shape", bound=BaseModel)
 
@@ -67,6 +67,8 @@ def load_config(
     settings = merge_settings(settings, dict(overrides or {}))
     shape = _check(FileShape, settings, (), files)
     workspaces = _workspaces(shape, files)
+    servers = _servers(shape, files)
+    _check_server_names(workspaces, servers, files)
     bindings = _bindings(shape, files) or default_bindings()
     return Config(
         data=data,
@@ -77,6 +79,7 @@ def load_config(
         pools={name: _check_pool(name, table, files) for name, table in shape.pools.items()},
         bindings=bindings,
         workspaces={workspace.ref: workspace for workspace in workspaces},
+        servers=servers,
         prices={
             name: _check(PriceSetting, table, ("prices", name), files) for name, table in shape.prices.items()
         },
@@ -217,6 +220,35 @@ def _workspaces(shape: FileShape, files: Sequence[ConfigFile]) -> list[Workspace
             raise ConfigError(f"{where}`{'.'.join(path)}.ref`: the ref `{workspace.ref}` stands twice")
         found.append(workspace)
     return found
+
+
+def _servers(shape: FileShape, files: Sequence[ConfigFile]) -> dict[str, McpServer]:
+    found: dict[str, McpServer] = {}
+    for name, table in shape.mcp.servers.items():
+        path = ("mcp", "servers", name)
+        if not is_server_name(name):
+            raise ConfigError(
+                f"{_origin(path, files)}`{'.'.join(path)}`: a server's name is 1 to 24 letters, digits, "
+                "`-` or single `_`; it becomes a part of its tools' names",
+                param=".".join(path),
+            )
+        found[name] = _check(McpServer, table, path, files)
+    return found
+
+
+def _check_server_names(
+    workspaces: Sequence[WorkspaceSettings], servers: Mapping[str, McpServer], files: Sequence[ConfigFile]
+) -> None:
+    for number, workspace in enumerate(workspaces):
+        path = ("nodes", "local", "workspaces", str(number), "mcp")
+        where, param = f"{_origin(path, files)}`{'.'.join(path)}`", ".".join(path)
+        for name in workspace.mcp:
+            if name not in servers:
+                raise ConfigError(f"{where}: there is no MCP server `{name}`", param=param)
+        if workspace.mcp and not find_sdk():
+            raise ConfigError(
+                f"{where}: MCP servers need the extra `mcp`: pip install 'remit[mcp]'", param=param
+            )
 
 
 def _bindings(shape: FileShape, files: Sequence[ConfigFile]) -> dict[str, Binding]:

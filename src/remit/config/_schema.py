@@ -72,6 +72,12 @@ class NodeTable(Model):
     workspaces: tuple[dict[str, Any], ...] = ()
 
 
+class McpTable(Model):
+    """`[mcp]`: programs that offer tools."""
+
+    servers: dict[str, dict[str, Any]] = Field(default_factory=dict[str, dict[str, Any]])
+
+
 class FileShape(Model):
     """The top of a file. What a table holds is checked by the module that owns it."""
 
@@ -80,4 +86,5 @@ class FileShape(Model):
     pools: dict[str, dict[str, Any]] = Field(default_factory=dict[str, dict[str, Any]])
     bindings: dict[str, dict[str, Any]] = Field(default_factory=dict[str, dict[str, Any]])
     nodes: dict[str, NodeTable] = Field(default_factory=dict[str, NodeTable])
+    mcp: McpTable = Field(default_factory=McpTable)
     prices: dict[str, dict[str, Any]] = Field(default_factory=dict[str, dict[str, Any]])

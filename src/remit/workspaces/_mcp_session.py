@@ -118,7 +118,11 @@ class McpSession:
     async def _converse(self) -> None:
         client = mcp.types.Implementation(name="remit", version="1")
         async with ClientSession(self._wire.incoming, self._wire.outgoing, client_info=client) as session:
-            await self._shake_hands(session)
+            try:
+                await self._shake_hands(session)
+            except (MCPError, ValidationError, RuntimeError) as error:
+                self._refuse(error)  # in here, since the SDK would wrap it on the way out
+                return
             if not self._ready.done():
                 self._ready.set_result(session)
             await self._closing.wait()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import re
-from typing import Annotated, Final
+from typing import Annotated, Final, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from remit.contract import Model
 
@@ -49,6 +49,12 @@ class McpServer(Model):
         if not value.strip() or "\0" in value:
             raise ValueError("names no program")
         return value
+
+    @model_validator(mode="after")
+    def _place(self) -> Self:
+        if not self.sandbox and "/" in self.command and not self.command.startswith("/"):
+            raise ValueError("outside the sandbox `command` is a name or an absolute path")
+        return self
 
     @field_validator("args")
     @classmethod
