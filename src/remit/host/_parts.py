@@ -126,6 +126,7 @@ class _Opening:
                 ids=ids,
                 environment=config.environment,
                 allow_unconfined=config.allow_unconfined,
+                servers=config.servers,
             )
         )
         link = await stack.enter_async_context(InProcessLink(node))
