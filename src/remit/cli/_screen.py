@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from rich.console import Console
 from remit.cli._failing import quiet
 from remit.primitives import dump_json
 
+_PADDING: Final = re.compile(" +\n")
 _PIPED_COLUMNS: Final = 110
 """How wide tables are where no terminal says."""
 
@@ -71,10 +73,11 @@ class Steady:
         return getattr(self._stream, "encoding", None) or "ascii"
 
     def write(self, text: str) -> int:
-        """Write, while there is somebody."""
+        """Write, while there is somebody; the blanks that fill a line to its end are for terminals alone."""
         if not self._gone:
+            shown = text if self.isatty() else _PADDING.sub("\n", text)
             try:
-                self._stream.write(text)
+                self._stream.write(shown)
             except self._forgiven:
                 self._gone = True
         return len(text)

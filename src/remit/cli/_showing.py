@@ -84,6 +84,10 @@ def _copy_plain(source: str, target: str) -> None:
 def place_of(root: Path, script: Path) -> Place:
     """The repository with the scripted model, whatever the user's own settings are."""
     environment = {name: value for name, value in os.environ.items() if "__" not in name}
+    if which("python3") is None:  # the one that runs this is as good
+        environment["PATH"] = (
+            f"{Path(sys.executable).parent}{os.pathsep}{environment.get('PATH', os.defpath)}"
+        )
     config = load_config(
         environment=environment | {"XDG_CONFIG_HOME": str(root.parent / "no-settings")},
         folder=root,
