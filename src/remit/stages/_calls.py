@@ -77,6 +77,8 @@ class ToolRound:
         """Paths that file tools changed, in the order of their first change."""
         self.used = False
         """Whether a call has reached the workspace."""
+        self.begun: set[str] = set()
+        """Ids of calls that were handed to the node, whatever came of them."""
 
     @property
     def known(self) -> tuple[ToolResult, ...]:
@@ -149,6 +151,7 @@ class ToolRound:
             arguments=call.arguments,
         )
         assert self._tools is not None, "a stage without tools was about to use one"
+        self.begun.add(call.tool_call_id)
         try:
             response = await self._tools.call(use, max_shown_bytes=self._stage.limits.max_tool_output_bytes)
         except NodeError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from remit.models import (
@@ -17,7 +17,7 @@ from remit.models import (
 from remit.primitives import Ids
 from remit.stages._answers import is_blank
 from remit.stages._log import StageLog
-from remit.stages._notices import INTERRUPTED
+from remit.stages._notices import INTERRUPTED, NOT_BEGUN
 
 
 class Conversation:
@@ -69,13 +69,20 @@ class Conversation:
         assert not self._open_calls(), "a call waits for its result"
         self._add(UserMessage(text=text))
 
-    def make_whole(self, known: Sequence[ToolResult] = ()) -> None:
-        """Answer calls that got no result because the stage ended; results that are known are kept."""
+    def make_whole(self, known: Sequence[ToolResult] = (), *, begun: Collection[str] = ()) -> None:
+        """Answer calls that got no result because the stage ended; results that are known are kept.
+
+        Args:
+            known: The results that there are.
+            begun: Ids of calls that may have done something.
+        """
         calls = self._open_calls()
         if not calls:
             return
         found = {result.tool_call_id: result for result in known}
-        results = tuple(found.get(call.tool_call_id) or _interrupted(call) for call in calls)
+        results = tuple(
+            found.get(call.tool_call_id) or _cut_off(call, begun=call.tool_call_id in begun) for call in calls
+        )
         self._add(ToolResultsMessage(results=results))
 
     def _add(self, message: Message) -> None:
@@ -91,5 +98,10 @@ def _is_empty_reply(message: Message) -> bool:
     return isinstance(message, AssistantMessage) and not message.tool_calls and is_blank(message.text)
 
 
-def _interrupted(call: ToolCallBlock) -> ToolResult:
-    return ToolResult(tool_call_id=call.tool_call_id, name=call.name, content=INTERRUPTED, status="cancelled")
+def _cut_off(call: ToolCallBlock, *, begun: bool) -> ToolResult:
+    return ToolResult(
+        tool_call_id=call.tool_call_id,
+        name=call.name,
+        content=INTERRUPTED if begun else NOT_BEGUN,
+        status="cancelled",
+    )

@@ -11,7 +11,7 @@ ask ──> an answer that is valid ──────────────�
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, assert_never
 
 from remit.contract import StageCompleted, ToolSpec
@@ -82,6 +82,11 @@ class StageLoop:
     def known_results(self) -> tuple[ToolResult, ...]:
         """The results of the latest reply's calls so far, also when the rest was cut off."""
         return (*self._refused.values(), *self._hands.known)
+
+    @property
+    def begun_calls(self) -> Collection[str]:
+        """Ids of the calls that were handed to the node; any other of the stage has done nothing."""
+        return self._hands.begun
 
     async def run(self) -> StageAnswer:
         """Go round until there is a valid answer; it is stored when this returns.

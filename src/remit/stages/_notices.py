@@ -19,6 +19,7 @@ CUT_CALL: Final = (
 )
 EMPTY: Final = "Your reply was empty."
 INTERRUPTED: Final = "Interrupted before there was a result. What the call did, if anything, isn't known."
+NOT_BEGUN: Final = "Not carried out: the stage ended before this call's turn."
 
 
 def invalid_answer(kind: StageKind, reason: str, *, left: int) -> str:

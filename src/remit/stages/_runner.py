@@ -88,7 +88,7 @@ class StageRunner:
         try:
             return await loop.run()
         except BaseException:
-            conversation.make_whole(loop.known_results)
+            conversation.make_whole(loop.known_results, begun=loop.begun_calls)
             await log.flush_at_failure()
             raise
 
