@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Self
 
+from remit.api import ServedHost
 from remit.config import Config, make_data_folder
 from remit.contract import DeliveryMode, RunRequest, RunView
 from remit.errors import MisuseError, NotFound
@@ -347,6 +348,13 @@ class Host:
             wait_all_drained=residencies.wait_all_drained,
             clock=self.clock,
         )
+
+    def door(self) -> ServedHost:
+        """The host as its doors see it, for `remit.api.App`: callers of any tenant, each with a key."""
+        from remit.host._door import HostDoor  # noqa: PLC0415 - only a host that is served needs it
+
+        self._open_parts  # noqa: B018 - raises where the host isn't open
+        return HostDoor(self)
 
     # ---- what it holds, to be looked at
 

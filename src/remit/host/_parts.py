@@ -60,6 +60,7 @@ class Parts:
     feed: Feed
     admission: Admission
     engine: EmbeddedEngine
+    starter: Starter
     dispatcher: Dispatcher
     watchers: Watchers
 
@@ -158,6 +159,7 @@ class _Opening:
             feed=Feed(store, clock),
             admission=admission,
             engine=engine,
+            starter=starter,
             dispatcher=Dispatcher(
                 store,
                 starter=starter,
