@@ -1,0 +1,163 @@
+"""HTTP on one connection, with the bounds that uvicorn's own protocol doesn't have."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+from typing import Any, Final
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+HEADER_TIMEOUT_S: Final = 10.0
+"""From the first sight of a connection, or of its next request, to the end of the head."""
+WRITE_TIMEOUT_S: Final = 30.0
+"""How long a reader may leave full buffers untouched."""
+MAX_HEADER_BYTES: Final = 64 * 1024
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """Cuts who sends its head too slowly or too long, and who reads too slowly."""
+
+    header_timeout_s = HEADER_TIMEOUT_S
+    write_timeout_s = WRITE_TIMEOUT_S
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._in_head = True
+        self._head_bytes = 0
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._write_timer: asyncio.TimerHandle | None = None
+
+    # ---- the connection
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """Begin: the first head is due."""
+        super().connection_made(transport)
+        _notice_dead_peers(transport, self.write_timeout_s)
+        self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        self._stop_timers()
+        super().connection_lost(exc)
+
+    def _stop_timers(self) -> None:
+        for timer in (self._head_timer, self._write_timer):
+            if timer is not None:
+                timer.cancel()
+        self._head_timer = self._write_timer = None
+
+    # ---- heads
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came; a head that goes on for too long ends the connection."""
+        if self._in_head:
+            if self._head_timer is None:
+                self._expect_head()
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEADER_BYTES + len(data):
+                self._refuse(431, "headers_too_large", "the request's head is too large")
+                return
+        if not self.transport.is_closing():
+            super().data_received(data)
+        if self._in_head and self._head_bytes > MAX_HEADER_BYTES:
+            self._refuse(431, "headers_too_large", "the request's head is too large")
+
+    def on_message_begin(self) -> None:
+        """A head begins."""
+        self._in_head = True
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """It has come."""
+        self._in_head = False
+        self._head_bytes = 0
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """The request has come; whatever comes next is a head."""
+        super().on_message_complete()
+        self._in_head = True
+        self._head_bytes = 0
+
+    def _expect_head(self) -> None:
+        self._head_timer = self.loop.call_later(self.header_timeout_s, self._head_overdue)
+
+    def _head_overdue(self) -> None:
+        self._head_timer = None
+        if not self._in_head or self.transport.is_closing():
+            return
+        if not self._head_bytes:
+            self.transport.close()  # nothing was begun
+        elif self.cycle is None or self.cycle.response_complete:  # pyright: ignore[reportUnnecessaryComparison]
+            self._refuse(408, "too_slow", "the request's head didn't come in time")
+
+    # ---- slow readers
+
+    def pause_writing(self) -> None:
+        """The reader is behind."""
+        super().pause_writing()
+        if self._write_timer is None:
+            self._write_timer = self.loop.call_later(self.write_timeout_s, self._reader_overdue)
+
+    def resume_writing(self) -> None:
+        """It has caught up."""
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+        super().resume_writing()
+
+    def _reader_overdue(self) -> None:
+        self._write_timer = None
+        self.transport.abort()
+
+    # ---- what isn't HTTP
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what can't be parsed, in the form of every other error."""
+        self._refuse(400, "malformed_request", "this isn't an HTTP request that is taken")
+
+    def _refuse(self, status: int, code: str, detail: str) -> None:
+        """Answer without a request, and end the connection."""
+        self._stop_timers()
+        if self.transport.is_closing():
+            return
+        phrases = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large"}
+        body = json.dumps(
+            {
+                "type": f"https://remit.dev/errors/{code}",
+                "title": phrases[status],
+                "status": status,
+                "code": code,
+                "detail": detail,
+                "param": None,
+                "retryable": False,
+                "request_id": "",
+            },
+            separators=(",", ":"),
+        ).encode()
+        head = (
+            f"HTTP/1.1 {status} {phrases[status]}\r\n"
+            "content-type: application/problem+json\r\n"
+            "x-content-type-options: nosniff\r\n"
+            f"content-length: {len(body)}\r\n"
+            "connection: close\r\n\r\n"
+        )
+        if self.cycle is None or self.cycle.response_complete:  # pyright: ignore[reportUnnecessaryComparison]
+            self.transport.write(head.encode("ascii") + body)
+        self.transport.close()
+
+
+def _notice_dead_peers(transport: asyncio.Transport, seconds: float) -> None:
+    """Have the kernel say when a peer has vanished without a word."""
+    found = transport.get_extra_info("socket")
+    if found is None or found.family not in {socket.AF_INET, socket.AF_INET6}:
+        return
+    with contextlib.suppress(OSError, AttributeError):
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(seconds * 1000))

@@ -1,0 +1,315 @@
+"""A host as its doors see it: the same operations, for callers of any tenant."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from remit.admission import Admitted, Binding, Caller
+from remit.api import Cancelled, NodeRow, Places, ServedStore, WorkRow
+from remit.contract import CancelReceipt, RunView, WorkKind
+from remit.errors import NotFound
+from remit.models import PoolSettings
+from remit.primitives import Clock, Ids
+from remit.requests import ParsedRequest
+from remit.results import write_receipt
+from remit.runs import (
+    CancelBy,
+    Feed,
+    OperationContext,
+    RunControl,
+    SessionCreate,
+    Started,
+    StoredRun,
+    Tombstone,
+    TurnBlocked,
+    TurnStart,
+    TurnStop,
+    id_of_name,
+    name_in_host,
+    split_request,
+    tenant_of_name,
+)
+from remit.work import Metrics, WorkSnapshot, WorkSpec
+from remit.workspaces import WorkspaceSettings
+
+if TYPE_CHECKING:
+    from remit.host._host import Host
+    from remit.host._parts import Parts
+
+_LOOK_UP_S: Final = 5.0
+"""For a stop of what this host doesn't drive: it is a look into the store, or the burial of an id."""
+_WHOLE: Final = frozenset({WorkKind.RUN, WorkKind.STAGE})
+
+
+class HostDoor:
+    """Implements `remit.api.ServedHost` on an open host."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    @property
+    def _parts(self) -> Parts:
+        return self._host._open_parts  # pyright: ignore[reportPrivateUsage] - one package
+
+    # ---- what it is made of
+
+    @property
+    def epoch(self) -> str:
+        """The id of this start of the host."""
+        return self._host.epoch
+
+    @property
+    def status(self) -> str:
+        """Where it is."""
+        return self._host.status.value
+
+    @property
+    def residencies(self) -> Mapping[str, int]:
+        """Why it can't be settled yet, by label."""
+        return self._host.residencies
+
+    @property
+    def clock(self) -> Clock:
+        """Where time comes from."""
+        return self._host.clock
+
+    @property
+    def ids(self) -> Ids:
+        """Where ids come from."""
+        return self._host.ids
+
+    @property
+    def store(self) -> ServedStore:
+        """Where runs and keys are kept."""
+        return self._parts.store
+
+    @property
+    def feed(self) -> Feed:
+        """What viewers follow."""
+        return self._parts.feed
+
+    @property
+    def metrics(self) -> Metrics:
+        """What the work registry has counted."""
+        return self._parts.registry.metrics
+
+    @property
+    def places(self) -> Places:
+        """How many runs go on and wait."""
+        permits, settings = self._parts.admission.permits, self._host.config.host
+        return Places(
+            running=permits.running,
+            queued=permits.queued,
+            max_running=settings.max_running,
+            max_queued=settings.max_queued,
+        )
+
+    @property
+    def bindings(self) -> Mapping[str, Binding]:
+        """By public name."""
+        return self._host.config.bindings
+
+    @property
+    def pools(self) -> Mapping[str, PoolSettings]:
+        """By name."""
+        return self._host.config.pools
+
+    @property
+    def workspaces(self) -> Mapping[str, WorkspaceSettings]:
+        """Those of the local node, by ref."""
+        return self._host.config.workspaces
+
+    def nodes(self) -> tuple[NodeRow, ...]:
+        """The one node that there is: that of this process."""
+        return (
+            NodeRow(
+                id="local",
+                alias=None,
+                connected=True,
+                sandbox=None,
+                isolation=None,
+                workspaces=tuple(sorted(self.workspaces)),
+            ),
+        )
+
+    # ---- runs
+
+    def _context(self, caller: Caller) -> OperationContext:
+        return OperationContext(
+            host_epoch=self._host.epoch,
+            residencies=self._host._residencies,  # pyright: ignore[reportPrivateUsage] - one package
+            principal=caller.key_id or "runtime_host",
+            connection="http",
+            caller=caller,
+        )
+
+    async def start(self, parsed: ParsedRequest, *, caller: Caller, idempotency_key: str | None) -> Started:
+        """Through the two operations that every door goes through; see `ServedHost`."""
+        context, dispatcher = self._context(caller), self._parts.dispatcher
+        session, turn = split_request(parsed.request)
+        run_id = parsed.request.id or self._host.ids.new("run")
+        create = SessionCreate(session_id=None, turn_id=run_id, session=session, turn=turn)
+        created = (await dispatcher.create_session(create, context)).get()
+        start = TurnStart(
+            session=created.session,
+            turn_id=run_id,
+            turn=turn,
+            idempotency_key=idempotency_key,
+            text_replaced=parsed.text_replaced,
+        )
+        started = (await dispatcher.start_turn(start, context)).get()
+        if isinstance(started, TurnBlocked):
+            raise started.error.to_error()
+        stored = await self._get(started.turn.run_id, caller.tenant)
+        return Started(run=stored, created=not started.joined)
+
+    async def consider(self, parsed: ParsedRequest, *, caller: Caller) -> Admitted:
+        """What a request would become; see `ServedHost`."""
+        return await self._parts.starter.consider(parsed, caller=caller)
+
+    async def _get(self, run_id: str, tenant: str) -> StoredRun:
+        stored = await self._parts.store.find_run(run_id, tenant=tenant)
+        if stored is None:
+            raise NotFound(f"no run `{run_id}`", param="id")
+        return stored
+
+    async def wait_ended(self, run_id: str, *, tenant: str, wait_ms: int) -> None:
+        """Return once the run's terminal is durable, or the time has run out."""
+        try:
+            async with asyncio.timeout(wait_ms / 1000):
+                control = self._parts.engine.find_control(run_id, tenant=tenant)
+                if control is not None:
+                    await control.durable.wait()
+                    return
+                await self._wait_elsewhere(run_id, tenant)
+        except TimeoutError:
+            return
+
+    async def _wait_elsewhere(self, run_id: str, tenant: str) -> None:
+        """The end of a run that another process drives."""
+        while True:
+            stored = await self._parts.store.find_run(run_id, tenant=tenant)
+            if stored is None or stored.view.status.ended:
+                return
+            await self._parts.store.wait_for_events(run_id, after=stored.last_seq, tenant=tenant)
+
+    async def cancel(
+        self,
+        run_id: str,
+        *,
+        caller: Caller,
+        by: CancelBy = "caller",
+        reason: str | None,
+        tombstone: bool,
+        wait_ms: int,
+    ) -> Cancelled | Tombstone:
+        """Stop a run; see `ServedHost`. Cancellation: the cancel stands; only the wait ends."""
+        context, dispatcher, tenant = self._context(caller), self._parts.dispatcher, caller.tenant
+        stop = TurnStop(session_id=run_id, turn_id=run_id, by=by, reason=reason, tombstone=tombstone)
+        control = self._parts.engine.find_control(run_id, tenant=tenant)
+        changed = dispatcher.ask_to_stop(stop, context)
+        wait_s = wait_ms / 1000 if control is not None else max(_LOOK_UP_S, wait_ms / 1000)
+        try:
+            async with asyncio.timeout(wait_s):
+                (await dispatcher.stop_turn(stop, context)).get()
+        except TimeoutError:
+            pass
+        stored = await self._parts.store.find_run(run_id, tenant=tenant)
+        if stored is not None:
+            return Cancelled(changed=changed, run=stored.view, receipt=self._receipt(stored, control))
+        dead = await self._parts.store.find_tombstone(run_id, tenant=tenant)
+        if dead is None:
+            raise NotFound(f"no run `{run_id}`", param="id")
+        return dead
+
+    def _receipt(self, stored: StoredRun, control: RunControl | None) -> CancelReceipt | None:
+        """The receipt as far as it has got."""
+        if stored.view.cancel is not None or control is None or control.asked is None:
+            return stored.view.cancel
+        session = name_in_host(stored.tenant, stored.view.session_id)
+        return write_receipt(
+            self._parts.registry.closed_items(session, stored.view.id),
+            requested_at=control.asked.at,
+            by=control.asked.by,
+            reason=control.asked.reason,
+            complete=False,
+        )
+
+    def acknowledge(self, run_id: str, *, tenant: str, accepted: bool) -> bool:
+        """Answer a run that waits for it; see `ServedHost`."""
+        control = self._parts.engine.find_control(run_id, tenant=tenant)
+        return control is not None and control.acknowledge(accepted)
+
+    # ---- live work
+
+    def work_page(
+        self, run: RunView, *, tenant: str, after: str | None, limit: int
+    ) -> tuple[tuple[WorkRow, ...], str | None]:
+        """A run's live work; see `ServedHost`.
+
+        A run's work ids are its id, or begin with it and a dot: a session's other runs lie between them.
+        """
+        session, registry = name_in_host(tenant, run.session_id), self._parts.registry
+        rows: list[WorkRow] = []
+        for snapshot in registry.snapshot(session):
+            if not _is_part(snapshot.work_id, run.id) or (after is not None and snapshot.work_id <= after):
+                continue
+            spec = registry.find_spec(session, snapshot.work_id)
+            if spec is not None:
+                rows.append(_join(snapshot, spec))
+            if len(rows) > limit:
+                return tuple(rows[:limit]), rows[limit - 1].work_id
+        return tuple(rows), None
+
+    def all_work(self, *, tenant: str) -> tuple[WorkRow, ...]:
+        """The live work of a tenant, by work id."""
+        rows: list[WorkRow] = []
+        for session, snapshot in self._parts.registry.active_all():
+            if tenant_of_name(session) != tenant:
+                continue
+            spec = self._parts.registry.find_spec(session, snapshot.work_id)
+            if spec is not None:
+                rows.append(_join(snapshot, spec))
+        return tuple(sorted(rows, key=lambda row: row.work_id))
+
+    def cancel_work(self, work_id: str, *, tenant: str) -> WorkRow | None:
+        """Flag one piece of work; see `ServedHost`. A run, or a stage of it, ends the run: `operator`."""
+        for session, snapshot in self._parts.registry.active_all():
+            if snapshot.work_id != work_id or tenant_of_name(session) != tenant:
+                continue
+            spec = self._parts.registry.find_spec(session, work_id)
+            if spec is None:
+                return None
+            row = _join(snapshot, spec)
+            self._stop(session, row, tenant)
+            return row
+        return None
+
+    def _stop(self, session: str, row: WorkRow, tenant: str) -> None:
+        if row.kind not in _WHOLE:
+            self._parts.registry.cancel(session, row.work_id)
+            return
+        run_id = row.work_id.partition(".")[0]
+        reason = f"its {row.kind} was stopped"
+        stop = TurnStop(session_id=id_of_name(session), turn_id=run_id, by="operator", reason=reason)
+        self._parts.dispatcher.ask_to_stop(stop, self._context(Caller(tenant=tenant)))
+
+
+def _is_part(work_id: str, run_id: str) -> bool:
+    return work_id == run_id or work_id.startswith(f"{run_id}.")
+
+
+def _join(snapshot: WorkSnapshot, spec: WorkSpec) -> WorkRow:
+    seen = snapshot.observation
+    return WorkRow(
+        work_id=snapshot.work_id,
+        parent=spec.parent_work_id,
+        kind=snapshot.kind,
+        label=snapshot.label,
+        cancelling=snapshot.status == "cancelling",
+        stage=None if seen is None else seen.stage,
+        elapsed_ms=None if seen is None else seen.elapsed_ms,
+        cancellable=snapshot.cancellable,
+    )
