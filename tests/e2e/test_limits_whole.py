@@ -63,9 +63,6 @@ WAITS = {
         plan=[planned()], work=[shell(f"trap '' TERM; exec -a {word} sleep 600"), worked()]
     ),
     "in the review": lambda word: reviewed(MEND, review=[replace(judged(), delay_ms=60_000)]),
-    "in a search that never ends": lambda word: reviewed(
-        shell("head -c 40000 /dev/zero | tr '\\0' a > long.txt"), use("search", pattern="(a+)+$b")
-    ),
 }
 
 
@@ -73,16 +70,11 @@ WAITS = {
 async def test_the_wall_clock(world: World, name: str) -> None:
     """R55, R53: the request's time ends whatever goes on, a tool that ignores TERM too, and is named."""
     word = nonce()
-    if name == "in a search that never ends":
-        world.workspace = {**NO_CHECKS, "max_command_timeout_ms": 60_000}
     began = time.monotonic()
     world.fake.script(*WAITS[name](word))
     before = look_closely(world.root)
     ended = await world.run(limits={"wall_clock_ms": 1_500, "tool_timeout_ms": 60_000})
     assert time.monotonic() - began < 15
-    if ended.ending[0] == "completed":
-        assert name == "in a search that never ends", "the search may be quick"
-        return
     assert ended.ending == ("failed", "budget", "wall_clock")
     assert hit(ended) == ("wall_clock_ms", 1_500)
     assert gone_within(word, 0)
@@ -92,6 +84,17 @@ async def test_the_wall_clock(world: World, name: str) -> None:
     assert view.ended_at is not None
     assert view.started_at is not None
     assert (view.ended_at - view.started_at).total_seconds() < 1.5 + 5
+
+
+async def test_a_search_that_never_ends(world: World) -> None:
+    """R55: a pattern that would be tried for ever is given up in time, and the run goes on."""
+    fill = shell("head -c 40000 /dev/zero | tr '\\0' a > long.txt")
+    world.fake.script(*reviewed(fill, use("search", pattern="(a+)+$b"), shell("rm long.txt"), MEND))
+    began = time.monotonic()
+    ended = await world.run(limits={"tool_timeout_ms": 1_500})
+    assert time.monotonic() - began < 15
+    assert ended.ending == ("completed", None, None)
+    assert "took too long" in ended.results[1]["content"]
 
 
 async def test_the_shortest_clock_still_asks_once(world: World) -> None:
