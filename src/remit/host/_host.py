@@ -25,6 +25,7 @@ from remit.runs import (
     CancelAsked,
     CancelBy,
     Deadline,
+    HostedOperations,
     HostedRun,
     OperationContext,
     RunControl,
@@ -357,6 +358,11 @@ class Host:
         return HostDoor(self)
 
     # ---- what it holds, to be looked at
+
+    @property
+    def operations(self) -> HostedOperations:
+        """The five operations of hosted execution, which every door goes through."""
+        return self._open_parts.dispatcher
 
     @property
     def store(self) -> RunStore:

@@ -90,10 +90,15 @@ class OperationsSuite:
         [
             ({"binding": "other"}, {}, "not_found", "binding"),
             ({"folder": "/no/such/folder", "workspace": None}, {}, "not_found", "folder"),
-            ({"folder": "/no/such/folder"}, {}, "invalid_request", "folder"),
+            (
+                {"folder": "/no/such/folder", "workspace": {"ref": "app"}},
+                {},
+                "invalid_request",
+                "folder",
+            ),
             ({"model": "nobody:model"}, {}, "invalid_request", "model"),
             (
-                {"target": {"connection_id": "a", "connection_slug": "b", "model": "m"}},
+                {"target": {"connection_id": "a", "connection_slug": "b", "model": "m"}, "model": None},
                 {},
                 "invalid_request",
                 "target.connection_id",
@@ -107,9 +112,6 @@ class OperationsSuite:
         self, harness: HostedHarness, spec: dict[str, Any], turn: dict[str, Any], code: str, param: str
     ) -> None:
         """`{ok: false, error}` with a stable code and the field, when created and when started."""
-        session = harness.spec().model_copy(
-            update=SessionSpec.model_validate(spec).model_dump(include={*spec})
-        )
         session = SessionSpec.model_validate({**harness.spec().model_dump(exclude_unset=True), **spec})
         wanted = TurnSpec.model_validate({"prompt": COMPLETES, **turn})
         create = SessionCreate(session_id=None, turn_id="run_1", session=session, turn=wanted)
