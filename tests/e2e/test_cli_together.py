@@ -28,7 +28,7 @@ def test_many_runs_share_a_data_folder(tmp_path: Path) -> None:
 
 
 def test_two_runs_on_one_tree_never_mix(tmp_path: Path) -> None:
-    """Both change the same file: one is applied whole, the other ends as a conflict or finds nothing to do."""
+    """Both change one file: one is applied whole, the other is a conflict or finds nothing to do."""
     line = CommandLine.make(tmp_path)
     processes = [line.start("run", "fix it") for _ in range(2)]
     codes = sorted(finish(process)[0] for process in processes)
