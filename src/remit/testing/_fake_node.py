@@ -48,6 +48,10 @@ _TOOLS = (
     ToolSpec(name="write_file", description="Write a file.", parameters=_SCHEMA, effect="write"),
     ToolSpec(name="run_shell", description="Run a command.", parameters=_SCHEMA, effect="command"),
 )
+PLUGIN_TOOL = ToolSpec(
+    name="mcp__notes__look", description="Look.", parameters=_SCHEMA, effect="read", plugin="notes"
+)
+"""A tool of an MCP server; of `{"command": "block"}` it waits to be cancelled, as `run_shell` does."""
 
 
 @dataclass(slots=True)
@@ -64,6 +68,7 @@ class FakeNode:
         files: The user's tree: path -> text. Only a delivery changes it.
         checks: Exit codes as functions of a tree.
         protected: Paths that delivery protects.
+        plugins: Tools of MCP servers.
     """
 
     def __init__(
@@ -72,6 +77,7 @@ class FakeNode:
         *,
         checks: Mapping[str, Check] | None = None,
         protected: tuple[str, ...] = (),
+        plugins: tuple[ToolSpec, ...] = (),
     ) -> None:
         self.tree = dict(files or {})
         self.requests: list[NodeRequest] = []
@@ -87,6 +93,7 @@ class FakeNode:
         self.release = asyncio.Event()
         self._checks = dict(checks or {})
         self._protected = protected
+        self._tools = (*_TOOLS, *plugins)
         self._base = dict(self.tree)
         self._checkouts: dict[str, _Checkout] = {}
         self._snapshots: dict[str, Snapshot] = {}
@@ -136,7 +143,7 @@ class FakeNode:
             base="tree:0000",
             brief="A tree in memory.",
             brief_sha256=hashlib.sha256(b"A tree in memory.").hexdigest(),
-            tools=_TOOLS,
+            tools=self._tools,
             isolation="copy",
             sandbox="external",
         )
@@ -162,8 +169,10 @@ class FakeNode:
             path = arguments["relative_path"]
             checkout.files[path] = arguments["content"]
             return self._answer(request, "written", effect="write", changed=(path,))
-        if arguments["command"] == "block":
+        if arguments.get("command") == "block":
             return await self._block(request, checkout)
+        if any(spec.name == request.name and spec.plugin is not None for spec in self._tools):
+            return self._answer(request, "looked", effect="command")
         return self._answer(request, "ran", effect="command", command=arguments["command"], exit_code=0)
 
     async def _block(self, request: ToolRequest, checkout: _Checkout) -> ToolResponse:

@@ -24,7 +24,7 @@ TOOLS = [
     {"name": "ask", "description": "Asks the client for a completion.", "inputSchema": {"type": "object"}},
     {"name": "bad result", "description": "Answers nonsense.", "inputSchema": {"type": "object"}},
 ]
-SCHEMALESS = {"name": "odd", "inputSchema": {"type": "array"}}
+SCHEMALESS = {"name": "odd", "inputSchema": {"type": "object", "title": "y" * 20_000}}
 
 
 def note(message):
