@@ -95,7 +95,7 @@ class DoorServer:
             return
         self._app.streams.close_all()
         self._server.should_exit = True
-        await group.__aexit__(kind, error, trace)
+        await group.__aexit__(None, None, None)  # what has happened in the block is the caller's to hear
 
 
 def listen_on(address: str) -> socket.socket:

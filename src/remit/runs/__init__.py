@@ -8,7 +8,7 @@ from remit.runs._endings import Decision, classify_error
 from remit.runs._feed import Feed
 from remit.runs._hosted import HostedInput, HostedRun
 from remit.runs._hosted_results import HostedResult, IndeterminateRun, SettledRun
-from remit.runs._naming import LOCAL_TENANT, id_of_name, name_in_host, tenant_of_name
+from remit.runs._naming import LOCAL_TENANT, id_of_name, name_in_host, name_outside, tenant_of_name
 from remit.runs._operations import (
     Answer,
     Done,
@@ -134,6 +134,7 @@ __all__ = [
     "id_of_name",
     "join_request",
     "name_in_host",
+    "name_outside",
     "next_status",
     "queue_terminal",
     "refuse_later",

@@ -82,7 +82,7 @@ class Finalizer:
 
     async def _check(self, remaining_ms: int) -> None:
         request = ChecksRequest(
-            run_id=self._journal.view.id,
+            run_id=self._context.stored.outside_id,
             generation=self._context.stored.generation,
             remaining_ms=max(1, remaining_ms),
         )

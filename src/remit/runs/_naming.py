@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from hashlib import sha256
 from typing import Final
 
 LOCAL_TENANT: Final = "local"
 """The tenant of whoever owns the machine."""
+_MADE: Final = re.compile(r"t_[0-9a-f]{48}\Z")
 
 
 def name_in_host(tenant: str, id_: str) -> str:
@@ -25,3 +28,14 @@ def tenant_of_name(name: str) -> str:
 def id_of_name(name: str) -> str:
     """The id that a name was made from."""
     return name.rpartition("/")[2]
+
+
+def name_outside(tenant: str, run_id: str) -> str:
+    """What a run is called where tenants aren't told apart, and only an id will do: on nodes, at providers.
+
+    Its own id for the owner of the machine; made from both for others. Nobody can choose an id that becomes
+    another tenant's name: what looks like a made one is made anew.
+    """
+    if tenant == LOCAL_TENANT and not _MADE.match(run_id):
+        return run_id
+    return "t_" + sha256(f"{tenant}/{run_id}".encode()).hexdigest()[:48]

@@ -298,7 +298,7 @@ class Pipeline:
         binding = self._context.binding
         instructions = [text for text in (binding.instructions, request.instructions) if text]
         return StageInput(
-            run_id=view.id,
+            run_id=self._context.stored.outside_id,
             session_id=view.session_id,
             stage_id=stage_id,
             kind=kind,

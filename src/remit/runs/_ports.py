@@ -24,6 +24,7 @@ from typing import Any, Protocol
 from remit.contract import AttemptEnded, AttemptStarted, RunRequest, RunView
 from remit.events import Artifact, Event, NewEvent, TranscriptEntry
 from remit.runs._control import CancelBy
+from remit.runs._naming import name_outside
 from remit.runs._tombstones import Tombstone
 
 
@@ -56,6 +57,11 @@ class StoredRun:
     generation: int
     """0 before the first claim; each claim adds 1."""
     last_seq: int
+
+    @property
+    def outside_id(self) -> str:
+        """What it is called on nodes and at providers."""
+        return name_outside(self.tenant, self.view.id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

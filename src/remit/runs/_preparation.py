@@ -91,7 +91,7 @@ async def _prepare_node(context: RunContext, journal: RunJournal, work: RunWork)
         return None
     asked = context.stored.request.workspace
     request = PrepareRequest(
-        run_id=view.id,
+        run_id=context.stored.outside_id,
         generation=context.stored.generation,
         workspace_ref=view.workspace.ref,
         base=asked.base if asked else None,

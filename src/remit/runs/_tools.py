@@ -113,7 +113,7 @@ class RunTools:
         if prepared is None or view.workspace is None:
             raise NodeError("the workspace was never prepared", reason="unavailable")
         request = OpenRequest(
-            run_id=view.id,
+            run_id=self._context.stored.outside_id,
             generation=self._context.stored.generation,
             workspace_ref=view.workspace.ref,
             base=prepared.base,
@@ -175,7 +175,7 @@ class RunTools:
         limits = self._journal.view.limits
         left = self.remaining_s()
         request = ToolRequest(
-            run_id=self._journal.view.id,
+            run_id=self._context.stored.outside_id,
             generation=self._context.stored.generation,
             stage_id=use.stage_id,
             tool_call_id=use.tool_call_id,
@@ -225,10 +225,9 @@ class RunTools:
 
     async def _stop(self, use: ToolUse) -> StoppedCall | None:
         """Stop one call on the node; answers when its processes are gone."""
-        view = self._journal.view
         answer = await self._link.cancel(
             CancelRequest(
-                run_id=view.id,
+                run_id=self._context.stored.outside_id,
                 generation=self._context.stored.generation,
                 stage_id=use.stage_id,
                 tool_call_id=use.tool_call_id,
@@ -242,7 +241,10 @@ class RunTools:
     async def store_artifact(self, name: str, text: str) -> None:
         """Give a named text of the run to the node."""
         request = ArtifactRequest(
-            run_id=self._journal.view.id, generation=self._context.stored.generation, name=name, text=text
+            run_id=self._context.stored.outside_id,
+            generation=self._context.stored.generation,
+            name=name,
+            text=text,
         )
         with self._work.item(WorkKind.NODE_CALL, f"artifact {name}", name=f"artifact-{name}"):
             await self._link.artifact(request)
@@ -250,7 +252,7 @@ class RunTools:
     async def snapshot(self, *, end_leftovers: bool = False) -> Snapshot:
         """What the checkout holds now."""
         request = SnapshotRequest(
-            run_id=self._journal.view.id,
+            run_id=self._context.stored.outside_id,
             generation=self._context.stored.generation,
             end_leftovers=end_leftovers,
         )
@@ -263,7 +265,7 @@ class RunTools:
         if view.workspace is None:
             raise NodeError("there is no tree to deliver to", reason="unavailable")
         request = DeliverRequest(
-            run_id=view.id,
+            run_id=self._context.stored.outside_id,
             generation=self._context.stored.generation,
             workspace_ref=view.workspace.ref,
             patch_sha256=snapshot.patch_sha256,
@@ -278,7 +280,7 @@ class RunTools:
         """End every process of the run on the node."""
         answer = await self._link.cancel(
             CancelRequest(
-                run_id=self._journal.view.id,
+                run_id=self._context.stored.outside_id,
                 generation=self._context.stored.generation,
                 grace_ms=self._context.times.cancel_grace_ms,
             )
@@ -292,7 +294,7 @@ class RunTools:
         if self.checkout is None or self.cleaned_up:
             return None
         request = CleanupRequest(
-            run_id=self._journal.view.id, generation=self._context.stored.generation, keep=keep
+            run_id=self._context.stored.outside_id, generation=self._context.stored.generation, keep=keep
         )
         with self._work.item(WorkKind.NODE_CALL, "cleanup", name="cleanup"):
             answer = await self._link.cleanup(request)
