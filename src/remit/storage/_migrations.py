@@ -73,6 +73,16 @@ def migrate(connection: sqlite3.Connection, *, migrations: Sequence[Migration] =
     return len(todo)
 
 
+def check_owner(connection: sqlite3.Connection, *, migrations: Sequence[Migration] = MIGRATIONS) -> None:
+    """Refuse a file that isn't ours, or that a newer Remit wrote; writes nothing.
+
+    Raises:
+        SchemaTooNew: A newer Remit has been here.
+        StorageError: The file is another program's database.
+    """
+    _present_number(connection, migrations[-1].number)
+
+
 def _present_number(connection: sqlite3.Connection, newest: int) -> int:
     number = int(connection.execute("PRAGMA user_version").fetchone()[0])
     mark = int(connection.execute("PRAGMA application_id").fetchone()[0])

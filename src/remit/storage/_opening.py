@@ -16,7 +16,7 @@ from remit.storage._faults import is_full, storage_error
 from remit.storage._folder import DataFolder
 from remit.storage._hooks import CommitHook
 from remit.storage._locks import FileLock
-from remit.storage._migrations import migrate
+from remit.storage._migrations import check_owner, migrate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +65,7 @@ def _connect_up_to_date(folder: DataFolder, *, busy_wait_ms: int) -> sqlite3.Con
         folder.touch_database()
         connection = connect(folder, busy_ms=busy_wait_ms)
         try:
+            check_owner(connection)  # before anything is written: another program's file stays as it is
             turn_on_wal(connection)
             migrate(connection)
         except BaseException:
