@@ -12,12 +12,13 @@ from remit.admission import Binding
 from remit.config._schema import FileShape
 from remit.models import PoolSettings
 from remit.usage import PriceSetting
-from remit.workspaces import WorkspaceSettings
+from remit.workspaces import McpServer, WorkspaceSettings
 
 OWNERS: dict[str, type[BaseModel]] = {
     "pools.NAME": PoolSettings,
     "bindings.NAME": Binding,
     "nodes.NAME.workspaces[]": WorkspaceSettings,
+    "mcp.servers.NAME": McpServer,
     "prices.NAME": PriceSetting,
 }
 """Tables that another room than `config` owns, with the model that it checks them by."""
