@@ -380,6 +380,9 @@ async def test_a_preparation_that_fails() -> None:
         view = await world.drive()
         assert view.terminal is not None
         assert (view.terminal.class_, view.terminal.code) == ("workspace", "refused")
+        assert "home folder" not in (view.terminal.message or "")
+        settling = next(event for event in await world.events(view.id) if event.type == "run.settling")
+        assert settling.data["detail"] == "home folder", "what the node said is on record"
         assert view.started_at is None
         assert view.usage is not None
         assert view.usage.total_tokens == 0

@@ -43,7 +43,7 @@ def report(view: RunView, *, patch: str, glyphs: Glyphs, width: int) -> Renderab
     return Group(*parts)
 
 
-def headline(view: RunView, glyphs: Glyphs) -> Text:
+def headline(view: RunView, glyphs: Glyphs, *, detail: str | None = None) -> Text:
     """How it ended, in one line, and its sentence where it isn't completed."""
     terminal = view.terminal
     assert terminal is not None, "only an ended run is reported"
@@ -55,6 +55,8 @@ def headline(view: RunView, glyphs: Glyphs) -> Text:
     )
     if terminal.message is not None:
         line.append(f"\n  {terminal.message}")
+    if detail is not None:
+        line.append(f"\n  {one_line(detail, width=400)}")
     limit = limit_words(terminal)
     if limit is not None:
         line.append(f" ({limit})")

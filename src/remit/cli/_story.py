@@ -17,6 +17,7 @@ from remit.contract import (
     RunFinalizing,
     RunPrepared,
     RunQueued,
+    RunSettling,
     RunStarted,
     RunView,
     StageCompleted,
@@ -130,6 +131,8 @@ class Story:
     root: str | None = None
     """Where the checkout appeared: the workspace's own folder."""
     delivered: DeliveryCompleted | None = None
+    detail: str | None = None
+    """What the node said of the run's end, where the workspace was to blame."""
     total_tokens: int = 0
     cost_micros: int = 0
     is_priced: bool = True
@@ -173,6 +176,8 @@ class Story:
                 self.prepared = payload.prepared
             case RunFinalizing():
                 self.leftovers = payload.leftovers
+            case RunSettling():
+                self.detail = payload.detail
             case CheckoutOpened():
                 self.root = payload.root
             case LimitWarning():

@@ -120,7 +120,7 @@ def _where(story: Story, view: RunView) -> str:
 def _end(story: Story, view: RunView, glyphs: Glyphs, *, is_alive: bool) -> Iterator[RenderableType]:
     yield Text()
     if view.terminal is not None:
-        yield headline(view, glyphs)
+        yield headline(view, glyphs, detail=story.detail)
         return
     took = duration(between_ms(view.created_at, SystemClock().now()))
     if is_alive:

@@ -78,6 +78,8 @@ class RunSettling(Model):
     limit: LimitHit | None = None
     output: str | None = None
     """Filled when completed, so that a decision found after a crash can be finished."""
+    detail: str | None = None
+    """What the node said of it, where the workspace was to blame; a terminal's own sentence is fixed."""
 
 
 class StageStarted(Model):

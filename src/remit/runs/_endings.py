@@ -18,16 +18,21 @@ class Decision:
 
     terminal: Terminal
     output: str | None = None
+    detail: str | None = None
+    """What the node said of it, where the workspace is to blame."""
 
 
 class Ended(Exception):
     """The pipeline has come to an end that isn't an error of anything below it."""
 
-    def __init__(self, terminal: Terminal) -> None:
+    def __init__(self, terminal: Terminal, *, detail: str | None = None) -> None:
         super().__init__(f"{terminal.class_}/{terminal.code}")
         self.terminal = terminal
+        self.detail = detail
+        """What the node said of it."""
 
 
+_MAX_DETAIL_CHARS = 1_000
 _RANK: dict[TerminalClass | None, int] = {
     "cancelled": 0,
     "budget": 1,
@@ -44,6 +49,17 @@ def classify_error(error: BaseException, *, stage_id: str | None) -> Terminal:
     """The terminal that an error leads to; of several at once, the one that has precedence."""
     ends = [_classify(leaf, stage_id) for leaf in _leaves(error)]
     return min(ends, key=lambda end: _RANK.get(end.class_, 9))
+
+
+def detail_of(error: BaseException) -> str | None:
+    """What the node said, where an error came from there; bounded. A provider's text isn't among it."""
+    for leaf in _leaves(error):
+        said = (
+            leaf.message if isinstance(leaf, NodeError) else leaf.detail if isinstance(leaf, Ended) else None
+        )
+        if said:
+            return said[:_MAX_DETAIL_CHARS]
+    return None
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

@@ -41,10 +41,13 @@ async def prepare_run(context: RunContext, journal: RunJournal, work: RunWork) -
         raise errors.exceptions[0] from None
     except* NodeError as errors:
         _tell_why(journal, errors.exceptions[0])
-        raise Ended(Terminal.of("workspace", _reason(errors.exceptions[0]))) from None
+        said = _leaf(errors.exceptions[0])
+        raise Ended(Terminal.of("workspace", _reason(said)), detail=str(said)) from None
     except* (RemitError, ImportError) as errors:
         _tell_why(journal, errors.exceptions[0])
-        raise Ended(Terminal.of("workspace", "unavailable")) from None
+        raise Ended(
+            Terminal.of("workspace", "unavailable"), detail=str(_leaf(errors.exceptions[0]))
+        ) from None
     return node.result()
 
 

@@ -108,6 +108,7 @@ class Settlement:
             stage=end.stage,
             limit=end.limit,
             output=decision.output,
+            detail=decision.detail,
         )
         events = [_cleanup_failed(failure) for failure in self._context.control.cleanup_failures]
         if stage_id is not None and end.class_ is not None and end.code is not None:

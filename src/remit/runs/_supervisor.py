@@ -10,7 +10,7 @@ from remit.errors import OwnershipError, StorageError
 from remit.events import NewEvent
 from remit.runs._context import RunContext
 from remit.runs._control import CancelAsked
-from remit.runs._endings import Decision, classify_error
+from remit.runs._endings import Decision, classify_error, detail_of
 from remit.runs._journal import RunJournal
 from remit.runs._naming import name_in_host
 from remit.runs._pipeline import Pipeline
@@ -124,7 +124,7 @@ class Supervisor:
             terminal = classify_error(error, stage_id=self._stage_id)
             if terminal.class_ == "internal":
                 _log.exception("run %s: a fault of our own", self._journal.view.id)
-            return Decision(terminal=terminal)
+            return Decision(terminal=terminal, detail=detail_of(error))
 
     async def _admitted(self) -> Prepared | None:
         """Wait for the session's turn and a place, then make everything ready; `queued` all the while."""
