@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from remit.config import Config, load_config
     from remit.contract import (
         CancelReceipt,
         LimitRequest,
@@ -21,13 +22,32 @@ if TYPE_CHECKING:
     )
     from remit.errors import (
         AdmissionError,
+        ConfigError,
+        Draining,
+        IdempotencyConflict,
+        InvalidRequest,
+        MisuseError,
+        NotFound,
         RemitError,
         RequestError,
         RunCancelled,
+        RunError,
+        RunExpired,
         RunFailed,
         RunIndeterminate,
     )
-    from remit.host import CancelOutcome, Host, Run
+    from remit.events import Event
+    from remit.host import CancelOutcome, Host, HostStatus, Run
+    from remit.runs import (
+        HostedInput,
+        IndeterminateRun,
+        ModelTarget,
+        Scope,
+        SessionSpec,
+        SettledRun,
+        Tombstone,
+    )
+    from remit.sync import SyncHost, SyncRun, SyncScope
 
 __version__ = "0.1.0"
 
@@ -35,41 +55,85 @@ __all__ = [
     "AdmissionError",
     "CancelOutcome",
     "CancelReceipt",
+    "Config",
+    "ConfigError",
+    "Draining",
+    "Event",
     "Host",
+    "HostStatus",
+    "HostedInput",
+    "IdempotencyConflict",
+    "IndeterminateRun",
+    "InvalidRequest",
     "LimitRequest",
     "Limits",
+    "MisuseError",
+    "ModelTarget",
+    "NotFound",
     "RemitError",
     "RequestError",
     "Run",
     "RunCancelled",
+    "RunError",
+    "RunExpired",
     "RunFailed",
     "RunIndeterminate",
     "RunRequest",
     "RunStatus",
     "RunView",
+    "Scope",
+    "SessionSpec",
+    "SettledRun",
+    "SyncHost",
+    "SyncRun",
+    "SyncScope",
     "Terminal",
+    "Tombstone",
     "Usage",
     "__version__",
+    "load_config",
 ]
 
 _HOMES = {
     "AdmissionError": "remit.errors",
     "CancelOutcome": "remit.host",
     "CancelReceipt": "remit.contract",
+    "Config": "remit.config",
+    "ConfigError": "remit.errors",
+    "Draining": "remit.errors",
+    "Event": "remit.events",
     "Host": "remit.host",
+    "HostStatus": "remit.host",
+    "HostedInput": "remit.runs",
+    "IdempotencyConflict": "remit.errors",
+    "IndeterminateRun": "remit.runs",
+    "InvalidRequest": "remit.errors",
     "LimitRequest": "remit.contract",
     "Limits": "remit.contract",
+    "MisuseError": "remit.errors",
+    "ModelTarget": "remit.runs",
+    "NotFound": "remit.errors",
     "RemitError": "remit.errors",
     "RequestError": "remit.errors",
     "Run": "remit.host",
     "RunCancelled": "remit.errors",
+    "RunError": "remit.errors",
+    "RunExpired": "remit.errors",
     "RunFailed": "remit.errors",
     "RunIndeterminate": "remit.errors",
     "RunRequest": "remit.contract",
     "RunStatus": "remit.contract",
     "RunView": "remit.contract",
+    "Scope": "remit.runs",
+    "SessionSpec": "remit.runs",
+    "SettledRun": "remit.runs",
+    "SyncHost": "remit.sync",
+    "SyncRun": "remit.sync",
+    "SyncScope": "remit.sync",
     "Terminal": "remit.contract",
+    "Tombstone": "remit.runs",
     "Usage": "remit.contract",
+    "load_config": "remit.config",
 }
 """Public name -> the module that defines it."""
 
