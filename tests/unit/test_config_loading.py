@@ -178,8 +178,13 @@ def test_the_default_model(home: Path, tmp_path: Path, monkeypatch: pytest.Monke
     keyed = with_default_model(load(home, tmp_path, environment={"OPENAI_API_KEY": "sk-x"}))
     assert keyed.pools["default"].members[0].model == "openai:gpt-5.2"
     assert "OPENAI_API_KEY" in keyed.notes[0]
+    claude = with_default_model(load(home, tmp_path, environment={"ANTHROPIC_API_KEY": "sk-x"}))
+    assert claude.pools["default"].members[0].model == "anthropic:claude-sonnet-5-5"
+    assert claude.get_provider("anthropic").kind == "anthropic"
     monkeypatch.setattr(loading, "find_local_server", lambda: None)
-    with pytest.raises(ConfigError, match=r"set OPENAI_API_KEY, or name one with --model"):
+    with pytest.raises(
+        ConfigError, match=r"set OPENAI_API_KEY or ANTHROPIC_API_KEY, or name one with --model"
+    ):
         with_default_model(load(home, tmp_path))
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from remit.models._chat_calls import CallSlots, ChunkShapeError
+from remit.models._chat_calls import CallSlots
+from remit.models._reading import ChunkShapeError
 
 
 def sort(*chunks: list[Any], used: tuple[str, ...] = ()) -> list[tuple[str, str, str]]:

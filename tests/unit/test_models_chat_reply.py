@@ -12,10 +12,11 @@ import pytest
 from model_kit import request
 from remit.models import TextBlock, ToolCallBlock
 from remit.models._attempt import AttemptCall, Broken, Completed
-from remit.models._chat_exchange import ChatExchange, DispatchError
+from remit.models._chat_exchange import ChatExchange
 from remit.models._chat_observer import ChatObserver
-from remit.models._openai_chat import _judge
-from remit.models._openai_sdk import LibraryReply
+from remit.models._exchange import DispatchError
+from remit.models._openai_chat import judge_chat as _judge
+from remit.models._sdk_adapter import LibraryReply
 from remit.models._transport import Waits
 
 CALLS = (

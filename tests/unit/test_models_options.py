@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from model_kit import PROMPT, READ_TOOL
+from model_kit import PROMPT, READ_TOOL, JumpingClock
 from remit.contract import ToolSpec
 from remit.errors import ConfigError
 from remit.models import (
@@ -28,8 +28,9 @@ from remit.models import (
     known_max_output,
     known_window,
 )
+from remit.models._anthropic import AnthropicAdapter
 from remit.models._options import default_effort
-from remit.primitives import Secret
+from remit.primitives import Secret, SystemIds
 
 KEY = Secret("sk-0123456789")
 
@@ -111,9 +112,7 @@ def test_effort_where_the_default_is_off(
     assert default_effort(model=model, options=options, with_tools=with_tools) == effort
 
 
-@pytest.mark.parametrize(
-    "kind", ["anthropic", "google", "azure", "bedrock", "vertex", "openrouter", "ollama"]
-)
+@pytest.mark.parametrize("kind", ["google", "azure", "bedrock", "vertex", "openrouter", "ollama"])
 def test_a_kind_that_comes_later(kind: str) -> None:
     """A kind that this version can't speak says so."""
     with pytest.raises(ConfigError, match=f"`{kind}` comes with a later version"):
@@ -126,6 +125,7 @@ def test_a_kind_that_comes_later(kind: str) -> None:
         ({"kind": "opnai", "api_key": KEY}, "unknown provider kind"),
         ({"kind": "openai"}, "needs a key"),
         ({"kind": "openai-compatible"}, "needs `base_url`"),
+        ({"kind": "anthropic"}, "needs a key"),
         ({"kind": "scripted"}, "needs `script`"),
         ({"kind": "openai", "api_key": KEY, "script": Path("x")}, "`script` is for"),
         ({"kind": "openai", "api_key": KEY, "extra_body": {"a": 1}}, "`extra_body` is for"),
@@ -215,3 +215,54 @@ def test_the_estimate_counts_everything() -> None:
     assert estimate_input_tokens((*PROMPT, reply)) >= plain + 100
     wide = ToolSpec(name="t", description="d" * 300, parameters={"x": "y" * 300}, effect="read")
     assert estimate_input_tokens((), (wide,)) >= 200
+
+
+CLAUDE = "claude-opus-4-7"
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "words"),
+    [
+        (CLAUDE, {"temperature": 0.5}, "takes no `temperature`"),
+        (CLAUDE, {"seed": 1}, "takes no `seed`"),
+        (CLAUDE, {"presence_penalty": 1}, "takes no `presence_penalty`"),
+        (CLAUDE, {"frequency_penalty": 1}, "takes no `frequency_penalty`"),
+        (CLAUDE, {"verbosity": "low"}, "takes no `verbosity`"),
+        (CLAUDE, {"service_tier": "flex"}, "one of auto, default"),
+        (CLAUDE, {"reasoning_effort": "minimal"}, "one of none, low"),
+        (CLAUDE, {"max_output_tokens": 200_000}, "at most 128000"),
+        (CLAUDE, {"colour": "red"}, "unknown option"),
+        ("claude-opus-5-5", {"reasoning_effort": "none"}, "takes `reasoning_effort` low, medium"),
+        ("claude-sonnet-4-6", {"reasoning_effort": "xhigh"}, "not 'xhigh'"),
+        ("claude-sonnet-4-6", {"temperature": 0.5, "reasoning_effort": "low"}, "while it reasons"),
+        ("claude-sonnet-4-6", {"temperature": 0.5, "top_p": 0.9}, "not both"),
+        ("claude-sonnet-4-6", {"temperature": 1.5}, "from 0 to 1"),
+        ("claude-3-5-haiku", {"reasoning_effort": "low"}, "doesn't reason"),
+    ],
+)
+def test_what_claude_would_drop_is_refused(model: str, options: dict[str, Any], words: str) -> None:
+    """An option that the API refuses, or that a library would drop without a word, is refused at start."""
+    with pytest.raises(ConfigError, match=words):
+        check_options(kind="anthropic", model=model, options=options)
+
+
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        (CLAUDE, {"reasoning_effort": "max", "stop": ["a"], "parallel_tool_calls": False}),
+        ("claude-sonnet-4-6", {"temperature": 0.5}),
+        ("claude-haiku-4-5-20251001", {"reasoning_effort": "none", "top_p": 0.5, "service_tier": "default"}),
+        ("claude-of-next-year", {"reasoning_effort": "max", "max_output_tokens": 10**6}),
+    ],
+)
+def test_what_claude_takes(model: str, options: dict[str, Any]) -> None:
+    """What a model takes passes; of one that isn't known, the form alone is checked."""
+    check_options(kind="anthropic", model=model, options=options)
+
+
+def test_an_sdk_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A provider whose extra is missing says which one to install, at start."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    settings = ProviderSettings(name="x", kind="anthropic", api_key=KEY)
+    with pytest.raises(ConfigError, match=r"install `remit\[anthropic\]`"):
+        AnthropicAdapter(settings, clock=JumpingClock(), ids=SystemIds())

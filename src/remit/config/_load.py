@@ -108,8 +108,8 @@ def with_default_model(config: Config) -> Config:
     later = [key for key in LATER_KEYS if config.environment.get(key)]
     hint = f" ({', '.join(later)}: that provider comes with a later version)" if later else ""
     raise ConfigError(
-        f"no model to run with: set OPENAI_API_KEY, or name one with --model NAME:MODEL{hint}; "
-        "`remit demo` needs none",
+        "no model to run with: set OPENAI_API_KEY or ANTHROPIC_API_KEY, or name one with "
+        f"--model NAME:MODEL{hint}; `remit demo` needs none",
         param="model",
     )
 

@@ -15,13 +15,14 @@ from remit.primitives import Secret
 
 IMPLICIT_PROVIDERS: dict[str, ProviderTable] = {
     "openai": ProviderTable(kind="openai", api_key_env="OPENAI_API_KEY"),
+    "anthropic": ProviderTable(kind="anthropic", api_key_env="ANTHROPIC_API_KEY"),
 }
 """Providers that need no table: their key's variable is all there is to say."""
 
-DEFAULT_MODELS: dict[str, str] = {"openai": "openai:gpt-5.2"}
-"""What an implicit provider is asked for when nothing names a model."""
+DEFAULT_MODELS: dict[str, str] = {"openai": "openai:gpt-5.2", "anthropic": "anthropic:claude-sonnet-5-5"}
+"""What an implicit provider is asked for when nothing names a model; the first with a key is taken."""
 
-LATER_KEYS = ("ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OPENROUTER_API_KEY")
+LATER_KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY", "OPENROUTER_API_KEY")
 """Keys whose providers a later version speaks to; named in the message when nothing else is there."""
 
 _PLAIN = (

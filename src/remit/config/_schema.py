@@ -43,7 +43,7 @@ class ProviderTable(Model):
     """`[providers.NAME]`: a provider as it stands in a file; keys are named, never written inline."""
 
     kind: str
-    """openai, openai-chat, openai-compatible or scripted."""
+    """openai, openai-chat, openai-compatible, anthropic or scripted."""
     api_key_env: str | None = None
     """The environment variable that holds the key."""
     api_key_file: str | None = None

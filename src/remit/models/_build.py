@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import assert_never, cast
 
 from remit.errors import ConfigError
+from remit.models._anthropic import AnthropicAdapter
 from remit.models._attempt import Adapter
 from remit.models._openai_chat import OpenAIChatAdapter
 from remit.models._pool import Pool, Prices, ProviderHandle
@@ -51,6 +52,8 @@ class Providers:
         match kind:
             case "openai" | "openai-chat" | "openai-compatible":
                 return OpenAIChatAdapter(settings, clock=self._clock, ids=self._ids)
+            case "anthropic":
+                return AnthropicAdapter(settings, clock=self._clock, ids=self._ids)
             case "scripted":
                 return ScriptedAdapter(settings, clock=self._clock)
             case _:

@@ -30,11 +30,29 @@ class KnownModel:
     """The reasoning efforts that it takes; None: not known."""
     chat_effort_with_tools: bool = True
     """Whether Chat Completions takes function tools together with a reasoning effort."""
+    adaptive: bool = False
+    """Claude: it decides itself how much to think; else it takes a budget of tokens."""
+    takes_effort: bool = False
+    """Claude: an effort may be sent."""
+    takes_sampling: bool = True
+    """Whether it takes temperature and its like at all."""
+    switch_off: str | None = None
+    """Claude: the type of thinking that turns it off, where it is on by default."""
 
 
-def _gpt5(window: int, reasoning: Reasoning, efforts: frozenset[str] | None, **more: bool) -> KnownModel:
+def _gpt5(
+    window: int,
+    reasoning: Reasoning,
+    efforts: frozenset[str] | None,
+    *,
+    chat_effort_with_tools: bool = True,
+) -> KnownModel:
     return KnownModel(
-        window_tokens=window, max_output_tokens=128_000, reasoning=reasoning, efforts=efforts, **more
+        window_tokens=window,
+        max_output_tokens=128_000,
+        reasoning=reasoning,
+        efforts=efforts,
+        chat_effort_with_tools=chat_effort_with_tools,
     )
 
 
@@ -86,6 +104,66 @@ _OPENAI: dict[str, KnownModel] = {
     "gpt-6.1": _gpt5(1_050_000, "on_by_default", _ALL_BUT_MINIMAL | {"max"}, **_LATE),
     "gpt-6.1-sol": _gpt5(1_050_000, "always", _ALWAYS, **_LATE),
 }
+_CLAUDE_EFFORTS = frozenset({"low", "medium", "high", "xhigh", "max"})
+
+
+def _claude5(reasoning: Reasoning, switch_off: str | None = None) -> KnownModel:
+    """Of the 4.7 generation and later: thinks as it sees fit, and takes no sampling options."""
+    return KnownModel(
+        window_tokens=1_000_000,
+        max_output_tokens=128_000,
+        reasoning=reasoning,
+        efforts=_CLAUDE_EFFORTS if reasoning == "always" else _CLAUDE_EFFORTS | {"none"},
+        adaptive=True,
+        takes_effort=True,
+        takes_sampling=False,
+        switch_off=switch_off,
+    )
+
+
+def _claude4(max_output: int, *, takes_effort: bool = False) -> KnownModel:
+    """Up to the 4.5 generation: thinks when given a budget."""
+    return KnownModel(
+        window_tokens=200_000,
+        max_output_tokens=max_output,
+        reasoning="off_by_default",
+        efforts=frozenset({"none", "low", "medium", "high"}),
+        takes_effort=takes_effort,
+    )
+
+
+_CLAUDE_46 = KnownModel(
+    window_tokens=1_000_000,
+    max_output_tokens=128_000,
+    reasoning="off_by_default",
+    efforts=frozenset({"none", "low", "medium", "high", "max"}),
+    adaptive=True,
+    takes_effort=True,
+)
+_CLAUDE: dict[str, KnownModel] = {
+    "claude-3-": KnownModel(window_tokens=200_000, max_output_tokens=4_096),
+    "claude-3-5": KnownModel(window_tokens=200_000, max_output_tokens=8_192),
+    "claude-3-7": _claude4(64_000),
+    "claude-opus-4-0": _claude4(32_000),
+    "claude-opus-4-2": _claude4(32_000),  # with a date: claude-opus-4-20250514
+    "claude-opus-4-1": _claude4(32_000),
+    "claude-opus-4-5": _claude4(64_000, takes_effort=True),
+    "claude-opus-4-6": _CLAUDE_46,
+    "claude-opus-4-7": _claude5("off_by_default"),
+    "claude-opus-4-8": _claude5("off_by_default"),
+    "claude-opus-5": _claude5("on_by_default", "disabled"),
+    "claude-opus-5-5": _claude5("always"),
+    "claude-sonnet-4-0": _claude4(64_000),
+    "claude-sonnet-4-2": _claude4(64_000),
+    "claude-sonnet-4-5": _claude4(64_000),
+    "claude-sonnet-4-6": _CLAUDE_46,
+    "claude-sonnet-5": _claude5("on_by_default", "disabled"),
+    "claude-sonnet-5-5": _claude5("on_by_default", "between_tools"),
+    "claude-haiku-4-5": _claude4(64_000),
+    "claude-haiku-5-5": _claude5("on_by_default", "disabled"),
+    "claude-fable-5": _claude5("always"),
+    "claude-mythos-5": _claude5("always"),
+}
 _OTHERS: dict[str, KnownModel] = {
     "deepseek-chat": KnownModel(window_tokens=64_000, max_output_tokens=8_192),
     "deepseek-reasoner": KnownModel(window_tokens=64_000, max_output_tokens=65_536),
@@ -99,7 +177,12 @@ _OTHERS: dict[str, KnownModel] = {
 
 def find_model(model: str) -> KnownModel | None:
     """What is known of a model, by its name without a vendor's prefix (`vendor/model`)."""
-    return find_openai_model(model) or _longest_prefix(_OTHERS, _bare(model))
+    return find_openai_model(model) or find_claude(model) or _longest_prefix(_OTHERS, _bare(model))
+
+
+def find_claude(model: str) -> KnownModel | None:
+    """The same for Anthropic's models only."""
+    return _longest_prefix(_CLAUDE, _bare(model))
 
 
 def find_openai_model(model: str) -> KnownModel | None:

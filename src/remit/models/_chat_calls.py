@@ -13,11 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from remit.models._reading import ChunkShapeError
 from remit.models._wire import is_object
-
-
-class ChunkShapeError(ValueError):
-    """A chunk isn't what the dialect allows."""
 
 
 @dataclass(slots=True)

@@ -11,7 +11,8 @@ from remit.models._wire import is_array, is_object
 
 _CONTEXT_WORDS = (
     "context_length_exceeded", "maximum context length", "context window", "context length",
-    "context size", "prompt is too long", "input is too long", "input token count", "too many input tokens",
+    "context size", "context limit", "prompt is too long", "input is too long", "input token count",
+    "too many input tokens",
 )  # fmt: skip
 _FILTER_WORDS = (
     "content_filter",
@@ -86,6 +87,8 @@ def _of_status(status: int, text: str) -> Meaning:
         return _ONCE["missing"]
     if status == 413 or _has(text, _CONTEXT_WORDS):
         return _ONCE["context_length"]
+    if _has(text, _QUOTA_WORDS):
+        return _ONCE["quota"]
     return _ONCE["content_filter"] if _has(text, _FILTER_WORDS) else _ONCE["protocol"]
 
 

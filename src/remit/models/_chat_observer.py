@@ -9,52 +9,32 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from remit.contract import AttemptUsage
-from remit.models._chat_calls import CallSlots, ChunkShapeError
+from remit.models._chat_calls import CallSlots
 from remit.models._chat_usage import read_chat_usage
+from remit.models._reading import ChunkShapeError, WireReading
 from remit.models._sse import EventTooLongError, SseEvent, SseReader
-from remit.models._wire import is_array, is_object
+from remit.models._wire import finite, is_array, is_object
 from remit.primitives import clean_text, dump_json, escape_separators
 
 _DONE = "[DONE]"
 
 
 @dataclass(slots=True, kw_only=True)
-class ChatReading:
-    """What was read."""
+class ChatReading(WireReading):
+    """What was read; `done` is `[DONE]`."""
 
-    done: bool = False
-    """`[DONE]` was seen."""
-    finish_word: str | None = None
-    """The provider's word for why it stopped."""
-    usage: AttemptUsage | None = None
-    error: Any = None
-    """An error object in the stream."""
-    body_id: str | None = None
     has_choice: bool = False
-    has_text: bool = False
     refusal: str = ""
     extra_content: Any = None
     """Opaque fields beside the text."""
-    flags: list[str] = field(default_factory=list[str])
-    fault: str | None = None
-    """Why the stream can't be understood."""
-    fault_is_final: bool = False
-    """Asking again won't help: whatever answers there doesn't speak this dialect."""
-    unfinished_record: bool = False
 
     @property
     def complete(self) -> bool:
         """Whether the dialect's end was seen: the end mark, or the reason why the model stopped."""
         return self.fault is None and self.error is None and (self.done or self.finish_word is not None)
-
-    def flag(self, word: str) -> None:
-        """Note an oddity once."""
-        if word not in self.flags:
-            self.flags.append(word)
 
 
 class ChatObserver:
@@ -164,7 +144,7 @@ class ChatObserver:
         except ChunkShapeError as error:
             self._fail(str(error))
         if text is None or changed or "\\ud" in text or "\\uD" in text or "\n" in text:
-            text = clean_text(dump_json(_finite(value)))[0]
+            text = clean_text(dump_json(finite(value)))[0]
         return text
 
     def _read_chunk(self, chunk: dict[str, Any]) -> bool:
@@ -257,14 +237,3 @@ def _as_delta(choice: Any) -> Any:
         return choice
     delta = choice.get("message")
     return {key: value for key, value in choice.items() if key != "message"} | {"delta": delta}
-
-
-def _finite(value: Any) -> Any:
-    """The value without numbers that JSON doesn't have."""
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return None
-    if is_object(value):
-        return {key: _finite(item) for key, item in value.items()}
-    if is_array(value):
-        return [_finite(item) for item in value]
-    return value

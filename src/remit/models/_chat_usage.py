@@ -8,50 +8,13 @@ flagged and stays visible in the raw object (R18, R20).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from remit.contract import AttemptCoverage, AttemptUsage
-from remit.models._wire import is_array, is_object
-
-_MAX_RAW_ENTRIES = 200
-_MAX_RAW_TEXT = 200
-
-
-@dataclass(slots=True)
-class _Reader:
-    """Takes numbers out of untrusted objects, and remembers what was wrong with them."""
-
-    flags: list[str] = field(default_factory=list[str])
-    bad: bool = False
-
-    def number(self, value: Any, *path: str) -> int | None:
-        for key in path:
-            if not is_object(value):
-                return None
-            value = value.get(key)
-        if value is None:
-            return None
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            self.bad = True
-            self.flag("bad_number")
-            return None
-        return value
-
-    def first(self, value: Any, *paths: tuple[str, ...]) -> int | None:
-        for path in paths:
-            found = self.number(value, *path)
-            if found is not None:
-                return found
-        return None
-
-    def flag(self, word: str) -> None:
-        if word not in self.flags:
-            self.flags.append(word)
+from remit.models._usage_reader import UsageReader, presentable, sum_known
+from remit.models._wire import is_object
 
 
 @dataclass(slots=True)
@@ -66,7 +29,7 @@ class _Counts:
 
 def read_chat_usage(raw: Mapping[str, Any]) -> AttemptUsage:
     """The usage that a whole reply reports: coverage `reported`, or `partial` where numbers are missing."""
-    reader = _Reader()
+    reader = UsageReader()
     counts = _Counts(
         prompt=reader.number(raw, "prompt_tokens"),
         completion=reader.number(raw, "completion_tokens"),
@@ -100,14 +63,14 @@ def read_chat_usage(raw: Mapping[str, Any]) -> AttemptUsage:
         cache_read_tokens=counts.read,
         cache_write_tokens=counts.written,
         reasoning_tokens=counts.reasoning,
-        total_tokens=_sum(counts.prompt, counts.completion),
+        total_tokens=sum_known(counts.prompt, counts.completion),
         coverage=coverage,
         raw=presentable(raw),
         flags=tuple(reader.flags),
     )
 
 
-def _settle(counts: _Counts, reader: _Reader) -> bool:
+def _settle(counts: _Counts, reader: UsageReader) -> bool:
     """Bring the counts into our meaning; True when the provider's total holds tokens that nobody names."""
     if counts.prompt is None or counts.completion is None:
         return False
@@ -131,33 +94,3 @@ def _settle(counts: _Counts, reader: _Reader) -> bool:
         reader.flag("part_exceeds_whole")
         return True
     return counts.total is not None and counts.total > counts.prompt + counts.completion
-
-
-def _sum(*numbers: int | None) -> int | None:
-    known = [number for number in numbers if number is not None]
-    return sum(known) if len(known) == len(numbers) else None
-
-
-def presentable(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """The raw object as we may store it: finite numbers, short texts, not too much of it."""
-    budget = [_MAX_RAW_ENTRIES]
-    return {str(key)[:_MAX_RAW_TEXT]: _presentable(value, budget, 0) for key, value in raw.items()}
-
-
-def _presentable(value: Any, budget: list[int], depth: int) -> Any:
-    budget[0] -= 1
-    if budget[0] < 0 or depth > 8:
-        return "…"
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, int) and abs(value) >= 10**30:
-        return "…"
-    if isinstance(value, str):
-        return value[:_MAX_RAW_TEXT].encode(errors="replace").decode()
-    if is_object(value):
-        return {
-            str(key)[:_MAX_RAW_TEXT]: _presentable(item, budget, depth + 1) for key, item in value.items()
-        }
-    if is_array(value):
-        return [_presentable(item, budget, depth + 1) for item in value[:_MAX_RAW_ENTRIES]]
-    return value

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, assert_never
 
 from pydantic_ai.messages import (
+    BinaryContent,
     ImageUrl,
     ModelMessage,
     ModelRequest,
@@ -50,6 +51,13 @@ class Origin:
     """The configured provider's name."""
     library_name: str
     canonical_system: str
+    model: str | None = None
+    """`NAME:MODEL` that is asked, where what is opaque goes back to the same model only; None: to any of the
+    provider's."""
+    whole_arguments: bool = False
+    """The dialect sends arguments as an object, so they must be one."""
+    image_bytes: Callable[[str], tuple[bytes, str] | None] | None = None
+    """Takes a data URL apart, where the dialect doesn't take one as an address."""
 
 
 def messages_for_library(messages: Sequence[Message], origin: Origin) -> list[ModelMessage]:
@@ -62,7 +70,7 @@ def _for_library(message: Message, origin: Origin) -> ModelMessage:
         case SystemMessage(text=text):
             return _request([SystemPromptPart(text, timestamp=_LONG_AGO)])
         case UserMessage():
-            return _request([_user(message)])
+            return _request([_user(message, origin)])
         case AssistantMessage():
             return _response(message, origin)
         case ToolResultsMessage():
@@ -86,17 +94,22 @@ def _request(parts: list[ModelRequestPart]) -> ModelRequest:
     return ModelRequest(parts=parts, timestamp=_LONG_AGO)
 
 
-def _user(message: UserMessage) -> UserPromptPart:
+def _user(message: UserMessage, origin: Origin) -> UserPromptPart:
     if not message.images:
         return UserPromptPart(message.text, timestamp=_LONG_AGO)
-    content: list[UserContent] = [message.text, *(ImageUrl(url) for url in message.images)]
+    content: list[UserContent] = [message.text, *(_image(url, origin) for url in message.images)]
     return UserPromptPart(content, timestamp=_LONG_AGO)
+
+
+def _image(url: str, origin: Origin) -> UserContent:
+    parts = origin.image_bytes(url) if origin.image_bytes is not None else None
+    return ImageUrl(url) if parts is None else BinaryContent(parts[0], media_type=parts[1])
 
 
 def _response(message: AssistantMessage, origin: Origin) -> ModelResponse:
     parts: list[ModelResponsePart] = []
     for block in message.blocks:
-        own = block.provider == origin.provider
+        own = block.provider == origin.provider and origin.model in (None, message.model)
         details = dict(block.details) if own and block.details else None
         match block:
             case TextBlock(text=text):
@@ -109,7 +122,7 @@ def _response(message: AssistantMessage, origin: Origin) -> ModelResponse:
                 parts.append(
                     ToolCallPart(
                         tool_name=block.name,
-                        args=block.arguments,
+                        args=wire_arguments(block.arguments) if origin.whole_arguments else block.arguments,
                         tool_call_id=block.tool_call_id,
                         provider_name=origin.library_name if own else None,
                         provider_details=details,

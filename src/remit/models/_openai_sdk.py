@@ -2,67 +2,33 @@
 
 from __future__ import annotations
 
-import ssl
-import urllib.request
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, cast
-from urllib.parse import urlsplit
 
 import httpx2
 from openai import AsyncOpenAI, Omit
 from openai.types import chat
-from pydantic_ai.direct import model_request_stream
-from pydantic_ai.messages import (
-    ModelResponse,
-    PartDeltaEvent,
-    PartStartEvent,
-    TextPart,
-    TextPartDelta,
-    ThinkingPart,
-    ThinkingPartDelta,
-    ToolCallPart,
-    ToolCallPartDelta,
-)
-from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIChatModelSettings
 from pydantic_ai.profiles.openai import OpenAIModelProfile
 from pydantic_ai.providers import Provider
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
-from pydantic_ai.settings import ModelSettings
-from pydantic_ai.tools import ToolDefinition
 
-import remit
-from remit.contract import ToolSpec
 from remit.models._attempt import AttemptCall
-from remit.models._lanes import LanedTransport
-from remit.models._library_messages import Origin, blocks_from_library, messages_for_library, wire_arguments
-from remit.models._messages import (
-    AssistantBlock,
-)
+from remit.models._library_messages import Origin, messages_for_library, wire_arguments
+from remit.models._library_stream import ToolForms, read_reply
 from remit.models._options import OPENAI_KINDS
 from remit.models._plain_client import PlainClient
 from remit.models._port import Delta
+from remit.models._sdk_adapter import LibraryReply
+from remit.models._sdk_http import NO_KEY, make_http_client, make_timeout, own_headers, user_agent, waits_of
 from remit.models._settings import ProviderSettings
-from remit.models._transport import CURRENT, ObservingTransport, Waits, WireRecord
-from remit.primitives import Secret
+from remit.models._transport import WireRecord
 
 _NO_TAG = ("\x00think", "\x00/think")
 """Thinking tags that no model writes: text is text."""
-_NO_KEY = "no-key-is-set"
-_KEEPALIVE_S = 20.0
-_WRITE_S = 60.0
 _TEXT_EXTRA = "extra_content"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LibraryReply:
-    """A reply as the library understood it."""
-
-    blocks: tuple[AssistantBlock, ...]
-    counted: tuple[int, int]
-    """Its input and output tokens."""
 
 
 class _ChatModel(OpenAIChatModel):
@@ -109,11 +75,9 @@ class OpenAISdk:
     """One provider's client, and the library's models over it."""
 
     def __init__(self, settings: ProviderSettings, *, inner: httpx2.AsyncBaseTransport | None = None) -> None:
-        self.waits = Waits(
-            first_byte_s=settings.first_byte_timeout_ms / 1000, idle_s=settings.idle_timeout_ms / 1000
-        )
+        self.waits = waits_of(settings)
         self._settings = settings
-        self._client = _make_client(settings, inner or _make_transport(settings))
+        self._client = make_openai_client(settings, inner)
         self._provider: Provider[AsyncOpenAI] = (
             OpenAIProvider(openai_client=self._client)
             if settings.kind in OPENAI_KINDS
@@ -125,7 +89,7 @@ class OpenAISdk:
             canonical_system=self._provider.canonical_system,
         )
         self._models: dict[tuple[str, bool, str], _ChatModel] = {}
-        self._parameters: tuple[tuple[ToolSpec, ...], ModelRequestParameters] | None = None
+        self._tools = ToolForms()
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -149,29 +113,22 @@ class OpenAISdk:
             Exception: Whatever the library makes of a bad reply; `record` knows better.
         """
         model = self._model(call.model, with_usage, max_field)
-        model_settings: dict[str, Any] = {**settings, "extra_headers": {"User-Agent": _agent(), **headers}}
+        model_settings: dict[str, Any] = {
+            **settings,
+            "extra_headers": {"User-Agent": user_agent(), **headers},
+        }
         if cache_key is not None:
             model_settings["openai_prompt_cache_key"] = cache_key
         if self._settings.extra_body:
             model_settings["extra_body"] = dict(self._settings.extra_body)
-        token = CURRENT.set(record)
-        try:
-            async with model_request_stream(
-                model,
-                messages_for_library(call.request.messages, self._origin),
-                model_settings=cast("ModelSettings", model_settings),
-                model_request_parameters=self._tools(call.request.tools),
-            ) as stream:
-                async for event in stream:
-                    delta = _delta(event)
-                    if delta is not None:
-                        on_delta(delta)
-                response = stream.get()
-        finally:
-            CURRENT.reset(token)
-        blocks = blocks_from_library(response.parts, self._origin)
-        return LibraryReply(
-            blocks=blocks, counted=(response.usage.input_tokens, response.usage.output_tokens)
+        return await read_reply(
+            model,
+            messages_for_library(call.request.messages, self._origin),
+            record,
+            settings=model_settings,
+            parameters=self._tools.of(call.request.tools),
+            origin=self._origin,
+            on_delta=on_delta,
         )
 
     def _model(self, name: str, with_usage: bool, max_field: str) -> _ChatModel:
@@ -190,84 +147,20 @@ class OpenAISdk:
             self._models[key] = model
         return model
 
-    def _tools(self, tools: tuple[ToolSpec, ...]) -> ModelRequestParameters:
-        """The tools in the library's form; the rounds of a stage share one."""
-        if self._parameters is None or self._parameters[0] is not tools:
-            definitions = [
-                ToolDefinition(
-                    name=tool.name,
-                    description=tool.description,
-                    parameters_json_schema=cast("dict[str, Any]", tool.parameters),
-                )
-                for tool in tools
-            ]
-            self._parameters = (tools, ModelRequestParameters(function_tools=definitions))
-        return self._parameters[1]
 
-
-def _agent() -> str:
-    return f"remit/{remit.__version__}"
-
-
-def _delta(event: object) -> Delta | None:
-    """What a viewer sees of an event of the library; None when that is nothing."""
-    match event:
-        case (
-            PartStartEvent(part=TextPart(content=text))
-            | PartDeltaEvent(delta=TextPartDelta(content_delta=text))
-        ):
-            return Delta(kind="text", text=text) if text else None
-        case PartStartEvent(part=ThinkingPart(content=text)):
-            return Delta(kind="reasoning", text=text) if text else None
-        case PartDeltaEvent(delta=ThinkingPartDelta(content_delta=text)):
-            return Delta(kind="reasoning", text=text) if text else None
-        case PartStartEvent(part=ToolCallPart(tool_name=name, args=arguments)):
-            return Delta(kind="tool_call", text=f"{name} {arguments if isinstance(arguments, str) else ''}")
-        case PartDeltaEvent(delta=ToolCallPartDelta(args_delta=arguments)):
-            return (
-                Delta(kind="tool_call", text=arguments) if isinstance(arguments, str) and arguments else None
-            )
-        case _:
-            return None
-
-
-def _make_transport(settings: ProviderSettings) -> httpx2.AsyncBaseTransport:
-    if settings.ca_file is not None:
-        context = ssl.create_default_context(cafile=str(settings.ca_file))
-    else:
-        context = httpx2.create_ssl_context()
-    proxy = settings.proxy or _proxy_from_environment(settings.url)
-    limits = httpx2.Limits(max_connections=1, keepalive_expiry=_KEEPALIVE_S)
-
-    def lane() -> httpx2.AsyncBaseTransport:
-        return httpx2.AsyncHTTPTransport(verify=context, limits=limits, proxy=proxy)
-
-    return LanedTransport(lane, keepalive_s=_KEEPALIVE_S)
-
-
-def _make_client(settings: ProviderSettings, inner: httpx2.AsyncBaseTransport) -> AsyncOpenAI:
+def make_openai_client(settings: ProviderSettings, inner: httpx2.AsyncBaseTransport | None) -> AsyncOpenAI:
     """The SDK's client: our transport, no retries of its own, and nothing taken from the environment."""
-    http_client = httpx2.AsyncClient(
-        transport=ObservingTransport(inner),
-        event_hooks={"request": [_leave_out_no_key]},
-        follow_redirects=False,
-        headers={"Accept-Encoding": "identity"},
-        timeout=_timeout(settings),
-    )
     key = settings.api_key.reveal() if settings.api_key is not None else ""
-    headers: dict[str, Any] = {
-        name: value.reveal() if isinstance(value, Secret) else value
-        for name, value in settings.headers.items()
-    }
+    headers = own_headers(settings)
     client = AsyncOpenAI(
-        api_key=key or _NO_KEY,
+        api_key=key or NO_KEY,
         base_url=settings.url,
         organization=settings.organization,
         project=settings.project,
         default_headers=headers,
         max_retries=0,
-        timeout=_timeout(settings),
-        http_client=http_client,
+        timeout=make_timeout(settings),
+        http_client=make_http_client(settings, inner, _leave_out_no_key),
     )
     # What the SDK found in OPENAI_ORG_ID, OPENAI_PROJECT_ID, OPENAI_ADMIN_KEY and OPENAI_CUSTOM_HEADERS is
     # the user's own, and isn't for whichever provider stands in the configuration.
@@ -279,19 +172,5 @@ def _make_client(settings: ProviderSettings, inner: httpx2.AsyncBaseTransport) -
 
 async def _leave_out_no_key(request: httpx2.Request) -> None:
     """The SDK insists on a key; a provider without one gets no header."""
-    if request.headers.get("authorization") == f"Bearer {_NO_KEY}":
+    if request.headers.get("authorization") == f"Bearer {NO_KEY}":
         del request.headers["authorization"]
-
-
-def _timeout(settings: ProviderSettings) -> httpx2.Timeout:
-    """Only connecting and writing are bounded here; reading is the transport's affair."""
-    return httpx2.Timeout(connect=settings.connect_timeout_ms / 1000, read=None, write=_WRITE_S, pool=None)
-
-
-def _proxy_from_environment(url: str) -> str | None:
-    """The proxy that the environment names for this address, as everywhere else on the machine."""
-    parts = urlsplit(url)
-    if urllib.request.proxy_bypass(parts.hostname or ""):
-        return None
-    proxies = urllib.request.getproxies()
-    return proxies.get(parts.scheme) or proxies.get("all")

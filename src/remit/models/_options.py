@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from remit.errors import ConfigError
-from remit.models._catalog import KnownModel, find_openai_model
+from remit.models._catalog import KnownModel, find_claude, find_openai_model
 
 OPENAI_KINDS = frozenset({"openai", "openai-chat"})
 SAMPLING = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
@@ -24,20 +24,42 @@ def check_options(*, kind: str, model: str, options: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: Names the option, and says what is taken instead.
     """
+    checks = {**_CHECKS, **_CHECKS_OF_KIND.get(kind, {})}
     for name, value in options.items():
-        check = _CHECKS.get(name)
+        check = checks.get(name)
         if check is None:
-            known = ", ".join(sorted(_CHECKS))
-            raise ConfigError(f"unknown option `{name}` for {model}; there are {known}", option=name)
+            known = ", ".join(sorted(name for name, check in checks.items() if check is not None))
+            raise ConfigError(_unknown(name, model, known, taken_elsewhere=name in checks), option=name)
         if value is None:
             continue
         problem = check(value)
         if problem is not None:
             raise ConfigError(f"option `{name}` for {model} must be {problem}, not {value!r}", option=name)
+    if kind == "anthropic":
+        _check_claude(model, find_claude(model), options)
+        return
     known_model = find_openai_model(model) if kind in OPENAI_KINDS else None
     if known_model is not None:
         _check_reasoning(model, known_model, options)
         _check_length(model, known_model, options)
+
+
+def _unknown(name: str, model: str, known: str, *, taken_elsewhere: bool) -> str:
+    if taken_elsewhere:
+        return f"{model} takes no `{name}`; there are {known}"
+    return f"unknown option `{name}` for {model}; there are {known}"
+
+
+def _check_claude(model: str, known: KnownModel | None, options: Mapping[str, Any]) -> None:
+    sampled = _given(options, SAMPLING)
+    if len(sampled) > 1:
+        raise ConfigError(f"{model} takes `temperature` or `top_p`, not both", option=sampled[1])
+    if known is None:
+        return
+    if sampled and not known.takes_sampling:
+        raise ConfigError(f"{model} takes no `{sampled[0]}`", option=sampled[0])
+    _check_reasoning(model, known, options)
+    _check_length(model, known, options)
 
 
 def default_effort(*, model: str, options: Mapping[str, Any], with_tools: bool) -> str | None:
@@ -138,3 +160,15 @@ _CHECKS: dict[str, Callable[[Any], str | None]] = {
     "parallel_tool_calls": _switch,
     "service_tier": _word("auto", "default", "flex", "priority"),
 }
+_CHECKS_OF_KIND: dict[str, dict[str, Callable[[Any], str | None] | None]] = {
+    "anthropic": {
+        "temperature": _number(0, 1),
+        "presence_penalty": None,
+        "frequency_penalty": None,
+        "seed": None,
+        "verbosity": None,
+        "reasoning_effort": _word("none", "low", "medium", "high", "xhigh", "max"),
+        "service_tier": _word("auto", "default"),
+    }
+}
+"""Where a kind takes an option otherwise; None: not at all."""

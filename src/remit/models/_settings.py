@@ -25,9 +25,10 @@ PROVIDER_KINDS = (
     "openrouter",
     "ollama",
 )
-SupportedKind = Literal["openai", "openai-chat", "openai-compatible", "scripted"]
+SupportedKind = Literal["openai", "openai-chat", "openai-compatible", "anthropic", "scripted"]
 SUPPORTED_KINDS: tuple[str, ...] = get_args(SupportedKind)
 _OPENAI_URL = "https://api.openai.com/v1"
+_ANTHROPIC_URL = "https://api.anthropic.com"
 
 
 class ProviderSettings(Model):
@@ -99,6 +100,8 @@ class ProviderSettings(Model):
             raise ValueError("an openai-compatible provider needs `base_url`")
         if self.kind in ("openai", "openai-chat") and self.api_key is None:
             raise ValueError("an OpenAI provider needs a key: set `api_key_env` or `api_key_file`")
+        if self.kind == "anthropic" and self.api_key is None and self.base_url is None:
+            raise ValueError("an Anthropic provider needs a key: set `api_key_env` or `api_key_file`")
         if self.extra_body and self.kind != "openai-compatible":
             raise ValueError("`extra_body` is for providers of kind openai-compatible")
         return self
@@ -106,6 +109,9 @@ class ProviderSettings(Model):
     @property
     def url(self) -> str:
         """The base URL in force."""
+        if self.kind == "anthropic":
+            # Written with or without the version: the SDK adds it.
+            return (self.base_url or _ANTHROPIC_URL).removesuffix("/v1")
         return self.base_url or _OPENAI_URL
 
 

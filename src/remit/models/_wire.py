@@ -13,3 +13,14 @@ def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
 def is_array(value: Any) -> TypeGuard[list[Any]]:
     """Whether the value is a JSON array."""
     return isinstance(value, list)
+
+
+def finite(value: Any) -> Any:
+    """The value without numbers that JSON doesn't have."""
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    if is_object(value):
+        return {key: finite(item) for key, item in value.items()}
+    if is_array(value):
+        return [finite(item) for item in value]
+    return value

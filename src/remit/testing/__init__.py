@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from remit.testing._memory_store import MemoryStore
     from remit.testing._store_suite import StoreHarness, StoreSuite
     from remit.testing.fake_provider import (
+        AnthropicDialect,
         ChatModel,
+        ClaudeModel,
         FakeProvider,
         FakeProviderProcess,
         FakeToolCall,
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
     )
 
 _HOMES = {
+    "AnthropicDialect": "fake_provider",
     "ChatModel": "fake_provider",
+    "ClaudeModel": "fake_provider",
     "FakeJournal": "_fakes_stages",
     "FakePool": "_fakes_stages",
     "FakeProvider": "fake_provider",
@@ -43,7 +47,9 @@ _HOMES = {
 }
 
 __all__ = [
+    "AnthropicDialect",
     "ChatModel",
+    "ClaudeModel",
     "FakeJournal",
     "FakePool",
     "FakeProvider",

@@ -1,5 +1,7 @@
 """A provider that runs on loopback: strict, scripted, and wire-faithful also in its faults."""
 
+from remit.testing.fake_provider._anthropic import AnthropicDialect
+from remit.testing.fake_provider._anthropic_rules import ClaudeModel
 from remit.testing.fake_provider._openai_chat import OpenAIChatDialect
 from remit.testing.fake_provider._openai_rules import ChatModel
 from remit.testing.fake_provider._process import FakeProviderProcess
@@ -7,7 +9,9 @@ from remit.testing.fake_provider._provider import FakeProvider
 from remit.testing.fake_provider._reply import FakeToolCall, RecordedRequest, Reply, route_by_stage
 
 __all__ = [
+    "AnthropicDialect",
     "ChatModel",
+    "ClaudeModel",
     "FakeProvider",
     "FakeProviderProcess",
     "FakeToolCall",

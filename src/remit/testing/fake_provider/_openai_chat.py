@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from remit.testing.fake_provider._dialect import pieces_of
 from remit.testing.fake_provider._openai_rules import ChatModel, Refusal, check_body
 from remit.testing.fake_provider._reply import FakeToolCall, RecordedRequest, Reply
 from remit.testing.fake_provider._shapes import is_object
@@ -48,6 +49,8 @@ class OpenAIChatDialect:
     ignore_stream: bool = False
     """Answer a streamed request with one JSON body."""
     max_body_bytes: int = 20 * 1024 * 1024
+    base_path: str = "/v1"
+    request_id_header: str = "x-request-id"
 
     def refusal(self, request: RecordedRequest) -> Refusal | None:
         """Why the real one wouldn't take this request, or None."""
@@ -184,11 +187,11 @@ class _Answer:
         reply = self._reply
         deltas: list[Mapping[str, Any] | None] = [{"role": "assistant", "content": "", "refusal": None}]
         if reply.thinking:
-            deltas += [{"reasoning_content": piece} for piece in _pieces(reply.thinking, reply.chunk_count)]
+            deltas += [{"reasoning_content": piece} for piece in pieces_of(reply.thinking, reply.chunk_count)]
         if reply.text:
-            deltas += [{"content": piece} for piece in _pieces(reply.text, reply.chunk_count)]
+            deltas += [{"content": piece} for piece in pieces_of(reply.text, reply.chunk_count)]
         if reply.refusal:
-            deltas += [{"refusal": piece} for piece in _pieces(reply.refusal, reply.chunk_count)]
+            deltas += [{"refusal": piece} for piece in pieces_of(reply.refusal, reply.chunk_count)]
         for index, call in enumerate(reply.tool_calls):
             head = self._call(call, index)
             arguments: str = head["function"].pop("arguments")
@@ -196,7 +199,7 @@ class _Answer:
             deltas.append({"tool_calls": [{"index": index, **head}]})
             deltas += [
                 {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
-                for piece in _pieces(arguments, reply.chunk_count)
+                for piece in pieces_of(arguments, reply.chunk_count)
             ]
         return deltas
 
@@ -245,8 +248,3 @@ class _Answer:
 
 def _choice(delta: Mapping[str, Any] | None, finish: str | None) -> dict[str, Any]:
     return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-
-
-def _pieces(text: str, count: int) -> list[str]:
-    size = max(1, -(-len(text) // max(1, count)))
-    return [text[start : start + size] for start in range(0, len(text), size)] or [""]

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from remit.testing.fake_provider._dialect import Dialect
 from remit.testing.fake_provider._http import ClientLeftError, Connection, HttpRequest
 from remit.testing.fake_provider._openai_chat import OpenAIChatDialect
 from remit.testing.fake_provider._openai_rules import Refusal
@@ -28,10 +29,8 @@ class FakeProvider:
         delay_ms: Wait before every answer, besides what its reply says; 0 for benches.
     """
 
-    def __init__(
-        self, replies: Replies = (), *, dialect: OpenAIChatDialect | None = None, delay_ms: int = 0
-    ) -> None:
-        self.dialect = dialect or OpenAIChatDialect()
+    def __init__(self, replies: Replies = (), *, dialect: Dialect | None = None, delay_ms: int = 0) -> None:
+        self.dialect: Dialect = dialect or OpenAIChatDialect()
         self.delay_ms = delay_ms
         self._lock = threading.Lock()
         self._replies = as_replies(replies)
@@ -47,8 +46,8 @@ class FakeProvider:
 
     @property
     def base_url(self) -> str:
-        """What a client takes as its base URL: `http://127.0.0.1:PORT/v1`."""
-        return f"http://127.0.0.1:{self._port}/v1"
+        """What a client takes as its base URL: `http://127.0.0.1:PORT`, and what the dialect adds."""
+        return f"http://127.0.0.1:{self._port}{self.dialect.base_path}"
 
     @property
     def api_key(self) -> str:
@@ -173,7 +172,7 @@ class FakeProvider:
                 connection, request, refusal.status, self.dialect.error_body(refusal)
             )
         await connection.pause(reply.delay_ms + self.delay_ms)
-        headers = {"x-request-id": f"req_fake{number:06d}", **reply.headers}
+        headers = {self.dialect.request_id_header: f"req_fake{number:06d}", **reply.headers}
         if reply.status != 200:
             body = self.dialect.fault_body(reply, request)
             return await self._send_json(
@@ -252,4 +251,5 @@ class FakeProvider:
 
 def _shown(request: RecordedRequest) -> str:
     body: Any = request.json
-    return f"stage {request.stage}, model {request.model}, {len(body['messages'])} messages"
+    messages = body.get("messages", body.get("input", ()))
+    return f"stage {request.stage}, model {request.model}, {len(messages)} messages"

@@ -52,6 +52,9 @@ class Reply:
     usage_form: UsageForm = "final"
     deltas: tuple[Mapping[str, Any] | None, ...] | None = None
     """Streamed `delta` objects exactly as given, in place of those made from the fields above."""
+    blocks: tuple[Mapping[str, Any], ...] | None = None
+    """The parts of the answer as the dialect names them (Anthropic's content blocks, a `tool_use` with its
+    `input` as text; the output items of Responses), in place of those made from the fields above."""
     chunk_count: int = 2
     """Pieces that the text is streamed in."""
     head_chunk: bool = False
@@ -112,8 +115,9 @@ class Reply:
         data = dict(value)
         if "tool_calls" in data:
             data["tool_calls"] = tuple(FakeToolCall(**call) for call in data["tool_calls"])
-        if data.get("deltas") is not None:
-            data["deltas"] = tuple(data["deltas"])
+        for key in ("deltas", "blocks"):
+            if data.get(key) is not None:
+                data[key] = tuple(data[key])
         return cls(**data)
 
 
@@ -169,10 +173,9 @@ class RecordedRequest:
 
 
 def _tool_name(tool: Any) -> str:
-    try:
-        return str(tool["function"]["name"])
-    except (KeyError, TypeError):
-        return ""
+    inner = tool.get("function", tool) if is_object(tool) else None
+    name = inner.get("name") if is_object(inner) else None
+    return name if isinstance(name, str) else ""
 
 
 Replies: TypeAlias = "Sequence[Reply | str] | Reply | str"

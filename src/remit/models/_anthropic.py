@@ -1,0 +1,189 @@
+"""Anthropic Messages through the official SDK."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from remit.contract import ToolSpec
+from remit.errors import ConfigError
+from remit.models._anthropic_exchange import AnthropicExchange
+from remit.models._attempt import AttemptCall, Exchange, Outcome
+from remit.models._catalog import find_claude, known_max_output
+from remit.models._messages import AssistantMessage, TextBlock, ThinkingBlock
+from remit.models._options import SAMPLING
+from remit.models._port import Delta, ModelRequest
+from remit.models._sdk_adapter import LibraryReply, SdkAdapter, call_ids, clean_block, judge
+from remit.models._settings import ProviderSettings
+from remit.primitives import Clock, Ids, clean_text
+
+if TYPE_CHECKING:
+    from remit.models._anthropic_sdk import AnthropicSdk
+
+_BUDGETS = {"low": 4_096, "medium": 10_000, "high": 16_384}
+"""Thinking tokens for an effort, of models that take a budget."""
+_LEAST_BUDGET = 1_024
+_DEFAULT_EFFORT = "medium"
+_STAGES_REMEMBERED = 1_024
+
+
+class AnthropicAdapter(SdkAdapter["AnthropicSdk", AnthropicExchange]):
+    """One provider that speaks Anthropic Messages.
+
+    Raises:
+        ConfigError: The SDK isn't installed.
+    """
+
+    def __init__(self, settings: ProviderSettings, *, clock: Clock, ids: Ids) -> None:
+        if importlib.util.find_spec("anthropic") is None:
+            raise ConfigError(
+                f"provider `{settings.name}` needs the Anthropic SDK: install `remit[anthropic]`",
+                param=f"providers.{settings.name}",
+            )
+        super().__init__(settings, clock=clock, ids=ids)
+        self._offered: OrderedDict[tuple[str, str], tuple[ToolSpec, ...]] = OrderedDict()
+        """The tools that a stage was last offered, for a request that withholds them."""
+
+    def _load(self) -> AnthropicSdk:
+        module: Any = importlib.import_module("remit.models._anthropic_sdk")
+        sdk: AnthropicSdk = module.AnthropicSdk(self._settings)
+        return sdk
+
+    def _own(self, exchange: Exchange) -> AnthropicExchange:
+        assert isinstance(exchange, AnthropicExchange)
+        return exchange
+
+    def _exchange(self, call: AttemptCall, sdk: AnthropicSdk) -> AnthropicExchange:
+        return AnthropicExchange(
+            call=call,
+            waits=sdk.waits,
+            mask=self._mask,
+            used_ids=call_ids(call.request.messages),
+            new_id=lambda: self._ids.new("call"),
+            now=self._clock.now,
+        )
+
+    async def _send(
+        self, call: AttemptCall, exchange: AnthropicExchange, on_delta: Callable[[Delta], None]
+    ) -> LibraryReply:
+        tools, withheld = self._tools(call.request)
+        return await self.sdk.send(
+            call,
+            exchange,
+            settings=_settings_for(call),
+            extra_body={"tool_choice": {"type": "none"}} if withheld else {},
+            tools=tools,
+            on_delta=on_delta,
+        )
+
+    def _tools(self, request: ModelRequest) -> tuple[tuple[ToolSpec, ...], bool]:
+        """The tools to send, and whether the model may not use them.
+
+        A conversation with tool calls in it needs its tools defined, and both cache and thinking hang on
+        them; so a request that withholds them still names them.
+        """
+        key = (request.run_id, request.stage_id)
+        if request.tools:
+            self._offered[key] = request.tools
+            self._offered.move_to_end(key)
+            if len(self._offered) > _STAGES_REMEMBERED:
+                self._offered.popitem(last=False)
+            return request.tools, False
+        called = _called_names(request)
+        if not called:
+            return (), False
+        return self._offered.get(key) or tuple(map(_placeholder, called)), True
+
+    def _judge(self, call: AttemptCall, exchange: AnthropicExchange, reply: LibraryReply) -> Outcome:
+        reading = exchange.reading
+        names = [block.name for block in reading.of_kind("tool_use")]
+        signed = [block.signature for block in reading.of_kind("thinking", "redacted_thinking")]
+        kept = [block.signature or "" for block in reply.blocks if isinstance(block, ThinkingBlock)]
+        # A block with neither text nor signature is dropped by the library, and nothing is lost with it.
+        if [signature for signature in kept if signature] != [signature for signature in signed if signature]:
+            return exchange.unusable("signatures were lost between wire and library")
+        # Thinking is signed as it came, so it is kept as it came.
+        blocks = tuple(
+            block if isinstance(block, ThinkingBlock) else clean_block(block) for block in reply.blocks
+        )
+        if reading.finish_word == "refusal" and not any(isinstance(block, TextBlock) for block in blocks):
+            why = clean_text(reading.refusal or "the model refused")[0]
+            blocks += (TextBlock(text=why, details={"refusal": True}),)
+        return judge(call, exchange, reply, names=names, blocks=blocks)
+
+
+def _called_names(request: ModelRequest) -> list[str]:
+    calls = (
+        call.name
+        for message in request.messages
+        if isinstance(message, AssistantMessage)
+        for call in message.tool_calls
+    )
+    return list(dict.fromkeys(calls))
+
+
+def _placeholder(name: str) -> ToolSpec:
+    return ToolSpec(name=name, description="", parameters={"type": "object"}, effect="read")
+
+
+def _settings_for(call: AttemptCall) -> dict[str, Any]:
+    """The stage's options under the library's names."""
+    options: Mapping[str, Any] = call.request.options
+    bound = call.max_output_tokens or known_max_output(call.model)
+    settings: dict[str, Any] = {
+        "max_tokens": bound,
+        "anthropic_metadata": {"user_id": call.request.run_id},
+        **_thinking(call.model, options, bound),
+    }
+    for name in ("temperature", "top_p", "parallel_tool_calls"):
+        if options.get(name) is not None:
+            settings[name] = options[name]
+    stop = options.get("stop")
+    if stop is not None:
+        settings["stop_sequences"] = [stop] if isinstance(stop, str) else list(stop)
+    tier = options.get("service_tier")
+    if tier is not None:
+        settings["anthropic_service_tier"] = "standard_only" if tier == "default" else tier
+    if not call.request.tools:
+        settings.pop("parallel_tool_calls", None)
+    return settings
+
+
+def _thinking(model: str, options: Mapping[str, Any], bound: int) -> dict[str, Any]:
+    """How the model is to think, in the library's words.
+
+    Where the stage says nothing: as the model does by itself, but that one which doesn't think unless told
+    to is told to, unless sampling options say that it isn't to.
+    """
+    known = find_claude(model)
+    effort = options.get("reasoning_effort")
+    if known is None:
+        return {} if effort is None else _adaptive(effort)
+    if effort is None:
+        sampled = any(options.get(name) is not None for name in SAMPLING)
+        if known.reasoning != "off_by_default" or sampled:
+            return {}
+        return _adaptive(None) if known.adaptive else _budget(_DEFAULT_EFFORT, bound)
+    if effort == "none":
+        return {} if known.switch_off is None else {"anthropic_thinking": {"type": known.switch_off}}
+    if known.adaptive:
+        return _adaptive(effort)
+    return {**_budget(effort, bound), **({"anthropic_effort": effort} if known.takes_effort else {})}
+
+
+def _adaptive(effort: str | None) -> dict[str, Any]:
+    if effort == "none":
+        return {"anthropic_thinking": {"type": "disabled"}}
+    thinking: dict[str, Any] = {"anthropic_thinking": {"type": "adaptive"}}
+    return thinking if effort is None else {**thinking, "anthropic_effort": effort}
+
+
+def _budget(effort: str, bound: int) -> dict[str, Any]:
+    """A budget for thinking, within the bound of the reply; none where too little is left for both."""
+    budget = min(_BUDGETS[effort], bound // 2)
+    if budget < _LEAST_BUDGET:
+        return {}
+    return {"anthropic_thinking": {"type": "enabled", "budget_tokens": budget}}

@@ -1,0 +1,81 @@
+"""What SDK clients share below their dialects: connections, waits, proxies, headers."""
+
+from __future__ import annotations
+
+import ssl
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+
+import remit
+from remit.models._lanes import LanedTransport
+from remit.models._settings import ProviderSettings
+from remit.models._transport import ObservingTransport, Waits
+from remit.primitives import Secret
+
+NO_KEY = "no-key-is-set"
+"""SDKs insist on a key; a provider without one gets no header."""
+_KEEPALIVE_S = 20.0
+_WRITE_S = 60.0
+
+
+def waits_of(settings: ProviderSettings) -> Waits:
+    """How long a provider's replies may take."""
+    return Waits(first_byte_s=settings.first_byte_timeout_ms / 1000, idle_s=settings.idle_timeout_ms / 1000)
+
+
+def user_agent() -> str:
+    """How we introduce ourselves."""
+    return f"remit/{remit.__version__}"
+
+
+def make_http_client(
+    settings: ProviderSettings, inner: httpx2.AsyncBaseTransport | None, on_request: Callable[..., Any]
+) -> httpx2.AsyncClient:
+    """The HTTP client under an SDK: our transport, nothing compressed, no redirects."""
+    return httpx2.AsyncClient(
+        transport=ObservingTransport(inner or make_transport(settings)),
+        event_hooks={"request": [on_request]},
+        follow_redirects=False,
+        headers={"Accept-Encoding": "identity"},
+        timeout=make_timeout(settings),
+    )
+
+
+def own_headers(settings: ProviderSettings) -> dict[str, Any]:
+    """The headers that are configured."""
+    return {
+        name: value.reveal() if isinstance(value, Secret) else value
+        for name, value in settings.headers.items()
+    }
+
+
+def make_transport(settings: ProviderSettings) -> httpx2.AsyncBaseTransport:
+    if settings.ca_file is not None:
+        context = ssl.create_default_context(cafile=str(settings.ca_file))
+    else:
+        context = httpx2.create_ssl_context()
+    proxy = settings.proxy or _proxy_from_environment(settings.url)
+    limits = httpx2.Limits(max_connections=1, keepalive_expiry=_KEEPALIVE_S)
+
+    def lane() -> httpx2.AsyncBaseTransport:
+        return httpx2.AsyncHTTPTransport(verify=context, limits=limits, proxy=proxy)
+
+    return LanedTransport(lane, keepalive_s=_KEEPALIVE_S)
+
+
+def make_timeout(settings: ProviderSettings) -> httpx2.Timeout:
+    """Only connecting and writing are bounded here; reading is the transport's affair."""
+    return httpx2.Timeout(connect=settings.connect_timeout_ms / 1000, read=None, write=_WRITE_S, pool=None)
+
+
+def _proxy_from_environment(url: str) -> str | None:
+    """The proxy that the environment names for this address, as everywhere else on the machine."""
+    parts = urlsplit(url)
+    if urllib.request.proxy_bypass(parts.hostname or ""):
+        return None
+    proxies = urllib.request.getproxies()
+    return proxies.get(parts.scheme) or proxies.get("all")
