@@ -41,6 +41,8 @@ class Streams:
         self._keep_alive_s = keep_alive_s
         self._most = most
         self._open: set[EventStream] = set()
+        self._empty = asyncio.Event()
+        self._empty.set()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -71,13 +73,24 @@ class Streams:
         for stream in tuple(self._open):
             stream.close()
 
+    async def wait_empty(self, *, within_s: float) -> None:
+        """Return once none is open, or the time has run out: their viewers still get what was last."""
+        try:
+            async with asyncio.timeout(within_s):
+                await self._empty.wait()
+        except TimeoutError:
+            return
+
     def add(self, stream: EventStream) -> None:
         """It was begun."""
         self._open.add(stream)
+        self._empty.clear()
 
     def discard(self, stream: EventStream) -> None:
         """It has ended."""
         self._open.discard(stream)
+        if not self._open:
+            self._empty.set()
 
 
 class EventStream:

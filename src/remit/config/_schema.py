@@ -22,6 +22,20 @@ class HostTable(Model):
     """Runs that go on at once."""
     max_queued: int = Field(default=1_000, ge=0)
     """Runs that wait beside them."""
+    drain_ms: int = Field(default=30_000, ge=0)
+    """How long what runs may go on after the first signal; then it is cancelled, code `drain`."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Names, with or without a port, by which clients reach `remit serve` beside its own address."""
+    allowed_origins: tuple[str, ...] = ()
+    """Origins whose pages may act, such as `https://console.example`, beside the host's own."""
+    tls_certificate: str | None = None
+    """A PEM file with the certificate chain; with `tls_key` the doors speak TLS."""
+    tls_key: str | None = None
+    """A PEM file with the certificate's key."""
+    allow_plain_http: bool = False
+    """Whether an address that others can reach may be served without TLS: something in front has it."""
+    max_body_bytes: int = Field(default=33_554_432, ge=1_024)
+    """Of one request; a larger one is refused without being read."""
 
     @field_validator("listen")
     @classmethod
