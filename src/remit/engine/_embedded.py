@@ -52,7 +52,7 @@ class EmbeddedEngine:
     ) -> None:
         group, self._group = self._group, None
         if group is not None:
-            await group.__aexit__(kind, error, trace)
+            await group.__aexit__(None, None, None)  # an error of the block's stays what it is
 
     def start(
         self, run_id: str, *, tenant: str = "local", residencies: Residencies | None = None

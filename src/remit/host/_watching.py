@@ -49,7 +49,7 @@ class Watchers:
         for task in self._tasks:
             _log.warning("%s didn't return in time, and is cancelled", task.get_name())
             task.cancel()
-        await group.__aexit__(kind, error, trace)
+        await group.__aexit__(None, None, None)  # an error of the block's stays what it is
 
     def add(
         self,

@@ -123,7 +123,7 @@ class InProcessLink:
         if group is not None:
             for task in self._serving:
                 task.cancel()  # nobody is left to hear the answer, or to say stop
-            await group.__aexit__(kind, error, trace)
+            await group.__aexit__(None, None, None)  # an error of the block's stays what it is
 
     def pending_count(self, run_id: str | None = None) -> int:
         """Answers that are waited for, of one run or of all."""
