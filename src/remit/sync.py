@@ -48,6 +48,7 @@ class SyncHost:
         self._thread: threading.Thread | None = None
         self._group: asyncio.TaskGroup | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._failure: Exception | None = None
         self._close: asyncio.Event | None = None
 
     # ---- opening and closing
@@ -78,6 +79,9 @@ class SyncHost:
                 loop.call_soon_threadsafe(close.set)
         if thread is not None:
             thread.join()
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
 
     def _live(self, opened: Future[None]) -> None:
         try:
@@ -91,10 +95,13 @@ class SyncHost:
     async def _hold_open(self, opened: Future[None]) -> None:
         self._loop, self._close = asyncio.get_running_loop(), asyncio.Event()
         async with asyncio.TaskGroup() as group:
-            self._group = group
-            async with self._host:
-                opened.set_result(None)
-                await self._close.wait()
+            try:
+                async with self._host:
+                    self._group = group
+                    opened.set_result(None)
+                    await self._close.wait()
+            except Exception as error:  # noqa: BLE001 - it goes to whoever opens or closes the host
+                self._failure = error
             self._group = None
             for task in self._tasks:
                 task.cancel()  # it waits for something that a closed host will never do
