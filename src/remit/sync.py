@@ -86,11 +86,10 @@ class SyncHost:
     def _live(self, opened: Future[None]) -> None:
         try:
             asyncio.run(self._hold_open(opened))
-        except BaseException as error:
+        finally:
             if not opened.done():
-                opened.set_exception(error)
-                return
-            raise
+                failure, self._failure = self._failure, None
+                opened.set_exception(failure or InternalError("the host's thread has died"))
 
     async def _hold_open(self, opened: Future[None]) -> None:
         self._loop, self._close = asyncio.get_running_loop(), asyncio.Event()
