@@ -11,7 +11,12 @@ import pytest
 from plain_user import missing_programs, run_as_plain_user
 
 TESTS = Path(__file__).resolve().parents[1]
-SUITES = ("test_service_requests.py", "test_patch_from_overlay.py", "test_delivery_apply.py")
+SUITES = (
+    "test_service_requests.py",
+    "test_service_continues.py",
+    "test_patch_from_overlay.py",
+    "test_delivery_apply.py",
+)
 
 # As a user these suites run by themselves, and there is nobody to become.
 if os.geteuid() == 0:

@@ -41,6 +41,10 @@ class PrepareRequest(_RunMessage):
     """Working folder relative to the root; empty: the root."""
     isolation: Isolation | None = None
     """None: as the workspace says."""
+    continues: str | None = None
+    """The run whose base and kept checkout are taken up; `base` then counts for nothing."""
+    parent: str | None = None
+    """The run that this one is a child of: its base counts, and what its checkout holds now is the start."""
     timeout_ms: int = 600_000
 
 
@@ -55,6 +59,8 @@ class OpenRequest(_RunMessage):
     isolation: Isolation | None = None
     continues: str | None = None
     """The run whose kept checkout is the start; None: the base."""
+    parent: str | None = None
+    """The run whose open checkout is the start, as it is now."""
 
 
 class ArtifactRequest(_RunMessage):
@@ -63,6 +69,14 @@ class ArtifactRequest(_RunMessage):
     kind: Literal["artifact"] = "artifact"
     name: str
     text: str
+
+
+class ChildResult(Model):
+    """What a child run's review has passed, to be put into its parent's checkout."""
+
+    run_id: str
+    """The child, as the node knows it."""
+    content_hash: str
 
 
 class ToolRequest(_RunMessage):
@@ -79,6 +93,8 @@ class ToolRequest(_RunMessage):
     remaining_ms: int
     """What is left of the stage and the run; no call outlives it."""
     max_shown_bytes: int = 16_384
+    child: ChildResult | None = None
+    """For `delegate`: whose changes are taken over as this call's one effect."""
 
 
 class CancelRequest(_RunMessage):

@@ -39,6 +39,8 @@ class Change:
     """None: it is gone."""
     moved: bool = False
     """The user's tree no longer held the base's bytes when this was looked at."""
+    base_lost: bool = False
+    """And nothing else holds them: `base` is what lay there then, so this can't be applied."""
 
     @property
     def kind(self) -> ChangeKind:
@@ -101,7 +103,13 @@ class Changes:
 
 def _change(item: dict[str, Any]) -> Change:
     base, result = (Content(**item[key]) if item[key] else None for key in ("base", "result"))
-    return Change(path=item["path"], base=base, result=result, moved=item["moved"])
+    return Change(
+        path=item["path"],
+        base=base,
+        result=result,
+        moved=item["moved"],
+        base_lost=item.get("base_lost", False),
+    )
 
 
 def sort_changes(changes: Iterable[Change]) -> tuple[Change, ...]:

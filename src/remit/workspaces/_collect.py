@@ -329,8 +329,10 @@ def _require_text(target: bytes) -> None:
 async def _restore_base(git: Git, pin: BasePin, listing: Listing, blobs: Blobs, change: Change) -> Change:
     """Give a change whose base has moved in the user's tree the pinned bytes, where git has them."""
     entry = listing.get(change.path)
-    if not change.moved or entry is None or entry.blob is None or pin.private_git is None:
+    if not change.moved or entry is None:
         return change
+    if entry.blob is None or pin.private_git is None:
+        return replace(change, base_lost=True)
     data = await git.run("cat-file", "blob", entry.blob, git_dir=Path(pin.private_git))
     base = Content(entry.mode, blobs.keep(data), len(data))
     return replace(change, base=base)

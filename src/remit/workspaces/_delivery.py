@@ -118,6 +118,9 @@ class Deliveries:
             return Outcome(status="refused", paths=refused)
         if not changes:
             return Outcome(status="empty")
+        lost = [change for change in changes if change.base_lost]
+        if lost:
+            return Outcome(status="conflict", paths=shown(lost))
         with self._locked(order.root):
             self._recover_tree(order.root)
             receipt = self._read_receipt(order.run_id, order.content_hash)
@@ -155,6 +158,18 @@ class Deliveries:
         hashes = [path.stem for path in names]
         receipts = [(name, self._read_receipt(run_id, name)) for name in hashes]
         return tuple(name for name, receipt in receipts if receipt and receipt.status == "delivered")
+
+    def find_standing(self, run_id: str) -> tuple[str, ...]:
+        """The paths of a run's applied and not undone changes that don't hold their base in the tree."""
+        found: set[str] = set()
+        for content_hash in self.find_delivered(run_id):
+            receipt = self._read_receipt(run_id, content_hash)
+            with suppress(NodeError, FileNotFoundError):
+                changes = RunFolder.of(self._data, run_id).load(content_hash).changes.changes
+                steps = [Step(change.path, change.base, change.result) for change in changes]
+                with _opened_root(Path(receipt.root if receipt else "")) as root_fd:
+                    found |= set(make_plan(root_fd, steps, token=secrets.token_hex(6)).conflicts)
+        return tuple(show_path(path) for path in sorted(found))
 
     def find_changes(self, run_id: str, patch_sha256: str) -> str | None:
         """The content hash of a run's changes that make this patch; None where they aren't kept here."""

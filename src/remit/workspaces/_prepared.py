@@ -13,6 +13,7 @@ from remit.workspaces._base import BasePin, Listing
 from remit.workspaces._brief import Brief
 from remit.workspaces._checkout_request import CheckoutRequest
 from remit.workspaces._checks import CheckDefinition
+from remit.workspaces._continuing import KeptCheckout
 from remit.workspaces._pinning import Bases
 from remit.workspaces._private_git import copy_private_git
 from remit.workspaces._settings import WorkspaceSettings
@@ -45,6 +46,13 @@ class PreparedWorkspace:
     brief: Brief
     notes: tuple[str, ...]
     cached: bool
+    kept: KeptCheckout | None = None
+    """What the checkout starts with; None: with the base."""
+
+    @property
+    def continues(self) -> str | None:
+        """The run whose work it goes on with."""
+        return self.kept.run_id if self.kept is not None else None
 
 
 class BaseReader:

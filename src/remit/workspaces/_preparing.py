@@ -21,6 +21,7 @@ from remit.workspaces._base import Listing
 from remit.workspaces._base_facts import BaseFacts, facts_key, find_facts, read_facts, write_facts
 from remit.workspaces._brief import Brief, BriefFacts, write_brief
 from remit.workspaces._checkout import Checkout
+from remit.workspaces._continuing import KeptCheckout, find_kept
 from remit.workspaces._keeper import Keeper
 from remit.workspaces._pinning import Bases, find_workspace_root
 from remit.workspaces._prepared import BaseReader, PreparedWorkspace, checkout_request
@@ -76,22 +77,31 @@ class Preparer:
         Raises:
             WorkspaceRefused: The folder can't be a workspace.
             SandboxUnavailable: Commands can't be confined here.
-            NodeError: The base can't be pinned, or a scratch checkout can't be opened.
+            NodeError: The base can't be pinned, a scratch checkout can't be opened, or there is nothing kept
+                to go on with.
 
         Cancellation: a scratch checkout is closed first.
         """
-        key = (settings.ref, request.base, request.subdir, request.isolation)
+        key = (settings.ref, request.base, request.subdir, request.isolation, request.continues)
         shared = self._prepared.setdefault(key, _Shared[PreparedWorkspace]())
-        async with asyncio.timeout(request.timeout_ms / 1000):
-            return await shared.get(lambda: self._prepare(settings, request))
+        try:
+            async with asyncio.timeout(request.timeout_ms / 1000):
+                return await shared.get(lambda: self._prepare(settings, request))
+        finally:
+            if not shared.wanted:
+                self._prepared.pop(key, None)
 
     async def _prepare(self, settings: WorkspaceSettings, request: PrepareRequest) -> PreparedWorkspace:
         found = await asyncio.to_thread(find_workspace_root, settings.root)
         subdir = _join(found.subdir, request.subdir)
         keeper = await self._keeper()
         sandbox = choose_sandbox(settings.sandbox, keeper.probe, allow_unconfined=self._allow_unconfined)
+        kept = await self._find_kept(settings, request, found.root, keeper)
         isolation, notes = _choose_isolation(settings, request, keeper)
-        pin = await self._bases.pin(found.root, wanted=request.base, copied=isolation == "copy")
+        if kept is None:
+            pin = await self._bases.pin(found.root, wanted=request.base, copied=isolation == "copy")
+        else:
+            pin, isolation, notes = kept.pin, kept.isolation, ()
         listing = await self._bases.list_base(pin)
         _require_folder(found.root, listing, subdir)
         toolchains = await asyncio.to_thread(self._find_toolchains, found.root, settings)
@@ -107,6 +117,7 @@ class Preparer:
             brief=Brief("", ()),
             notes=(),
             cached=False,
+            kept=kept,
         )
         facts = await self._base_facts(workspace, timeout_ms=int(request.timeout_ms * _CHECKS_SHARE))
         states = tuple(state for _, state in facts.checks)
@@ -130,6 +141,19 @@ class Preparer:
             notes=(*notes, *pin.notes, *facts.problems),
             cached=facts.cached,
         )
+
+    async def _find_kept(
+        self, settings: WorkspaceSettings, request: PrepareRequest, root: Path, keeper: Keeper
+    ) -> KeptCheckout | None:
+        if request.continues is None:
+            return None
+        if request.isolation == "in_place":
+            raise NodeError("a run in place has no checkout to go on with", reason="refused")
+        kept = await asyncio.to_thread(find_kept, self._data, request.continues, ref=settings.ref, root=root)
+        problem = keeper.probe.overlay_problem
+        if kept.isolation == "overlay" and problem is not None:
+            raise NodeError(f"the kept checkout is an overlay, and none can be mounted: {problem}")
+        return kept
 
     def _find_toolchains(self, root: Path, settings: WorkspaceSettings) -> Toolchains:
         home = self._environment.get("HOME")

@@ -7,6 +7,7 @@ import errno
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Self, assert_never
@@ -38,8 +39,10 @@ from remit.contract import (
 )
 from remit.errors import InternalError, NodeError, RemitError
 from remit.primitives import Clock, Ids
+from remit.workspaces._checkout import Checkout
 from remit.workspaces._checks import CheckDefinition, CheckRun, compare, describe_broken, run_check
 from remit.workspaces._collect import IgnoreMemory
+from remit.workspaces._continuing import copy_kept, load_root, read_facts_of_copy, save_root
 from remit.workspaces._delivery import Deliveries, DeliveryOrder, Recovered
 from remit.workspaces._keeper import Keeper
 from remit.workspaces._mcp_settings import McpServer
@@ -64,8 +67,6 @@ from remit.workspaces._service_runs import (
     Activity,
     Interrupted,
     NodeRun,
-    load_root,
-    save_root,
     to_the_end,
 )
 from remit.workspaces._settings import WorkspaceSettings
@@ -74,6 +75,7 @@ from remit.workspaces._sweeping import KEPT, sweep_node
 from remit.workspaces._tool_commands import command_call_id
 from remit.workspaces._tool_schemas import tools_for
 from remit.workspaces._tools import ToolRunner
+from remit.workspaces.keeper._storage import Storage, remove_tree
 from remit.workspaces.keeper._tree import TreeTooLarge, record_tree
 
 __all__ = ["NodeService"]
@@ -81,6 +83,7 @@ __all__ = ["NodeService"]
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _MAX_RECORDED = 2_000_000
 _LEFTOVER_GRACE_MS = 2_000
+_PUT_AWAY_S = 30
 
 
 class NodeService:
@@ -279,6 +282,8 @@ class NodeService:
         settings = self._settings(request.workspace_ref)
         run = await self._enter(request)
         with run.active(Activity(label="prepare")) as activity:
+            if request.continues is not None:
+                await activity.run(self._make_continuable(request.continues, request.timeout_ms))
             prepared = await activity.run(self._preparer.prepare(settings, request))
             plugins = await activity.run(self._list_plugins(prepared, request.timeout_ms))
         run.prepared, run.plugins = prepared, plugins
@@ -298,6 +303,24 @@ class NodeService:
             cached=prepared.cached,
         )
 
+    async def _make_continuable(self, run_id: str, timeout_ms: int) -> None:
+        """Wait until a run's checkout is put away, which it may be only after the run's terminal.
+
+        Raises:
+            NodeError: What it did was applied, so that a patch against its base can't be.
+        """
+        earlier = self._runs.get(run_id)
+        if earlier is not None:
+            async with asyncio.timeout(min(_PUT_AWAY_S, timeout_ms / 1000)):
+                await earlier.put_away.wait()
+        standing = await asyncio.to_thread(self._deliveries.find_standing, run_id)
+        if standing:
+            raise NodeError(
+                f"what run {run_id} did was applied to the tree: start a new run in its session, or undo it "
+                f"first ({', '.join(standing[:3])})",
+                reason="refused",
+            )
+
     async def _list_plugins(self, prepared: PreparedWorkspace, timeout_ms: int) -> WorkspacePlugins:
         async with asyncio.timeout(timeout_ms / 1000):
             return await self._plugins.list_tools(prepared, self._preparer)
@@ -306,9 +329,9 @@ class NodeService:
         run = await self._enter(request)
         async with run.opening:
             if run.checkout is None:
-                if request.continues is not None:
-                    raise NodeError("a kept checkout can't be taken up again yet", reason="refused")
                 prepared = run.get_prepared()
+                if request.continues != prepared.continues:
+                    raise NodeError("this run was prepared from another start", reason="refused")
                 if prepared.pin.id != request.base:
                     raise NodeError(f"the base {request.base} isn't the prepared one", reason="refused")
                 with run.active(Activity(label="open")) as activity:
@@ -327,26 +350,23 @@ class NodeService:
         )
 
     async def _make_checkout(self, run: NodeRun, prepared: PreparedWorkspace) -> None:
-        keeper = await self.get_keeper()
-        wanted = await asyncio.to_thread(
-            checkout_request,
-            prepared,
-            checkout_id=run.run_id,
-            generation=run.generation,
-            data=self._data,
-            environment=self._environment,
-            allow_unconfined=self._allow_unconfined,
-        )
+        storage = self._data / "checkouts" / run.run_id
+        is_new = not await asyncio.to_thread(storage.exists)
         try:
-            checkout = await keeper.open(wanted)
+            checkout = await self._open_checkout(run, prepared, storage)
         except BaseException:
-            await asyncio.to_thread(shutil.rmtree, wanted.storage, ignore_errors=True)
+            if is_new:
+                with suppress(OSError):
+                    await asyncio.to_thread(remove_tree, storage)
             raise
         run.checkout = checkout
+        run.put_away.clear()
         self.opened_count += 1
         if checkout.isolation != prepared.isolation:
             run.prepared = replace(prepared, isolation=checkout.isolation)
-        if checkout.isolation != "overlay":
+        if checkout.isolation == "copy":
+            run.facts = await asyncio.to_thread(read_facts_of_copy, Storage(checkout.storage))
+        elif checkout.isolation == "in_place":
             layer = str(run.layer)
             run.facts = await asyncio.to_thread(record_tree, layer, max_entries=_MAX_RECORDED)
         plugins = run.plugins
@@ -361,6 +381,22 @@ class NodeService:
             servers=run.servers,
             plugins=plugins.tools if plugins is not None else (),
         )
+
+    async def _open_checkout(self, run: NodeRun, prepared: PreparedWorkspace, storage: Path) -> Checkout:
+        keeper = await self.get_keeper()
+        notes = () if prepared.kept is None else await copy_kept(prepared.kept, storage)
+        wanted = await asyncio.to_thread(
+            checkout_request,
+            prepared,
+            checkout_id=run.run_id,
+            generation=run.generation,
+            data=self._data,
+            environment=self._environment,
+            allow_unconfined=self._allow_unconfined,
+        )
+        checkout = await keeper.open(wanted)
+        checkout.notes += notes
+        return checkout
 
     async def _artifact(self, request: ArtifactRequest) -> ArtifactStored:
         await self._enter(request)
@@ -528,13 +564,16 @@ class NodeService:
             checkout, run.checkout, run.tools, run.servers = run.checkout, None, None, None
             if checkout is None:
                 return None, ()
-            problems = await checkout.close(keep=keep)
-            self.cleaned_up_count += 1
-        if keep:
-            (checkout.storage / KEPT).touch()
-            return checkout.storage, problems
-        await asyncio.to_thread(shutil.rmtree, checkout.storage, ignore_errors=True)
-        return None, problems
+            try:
+                problems = await checkout.close(keep=keep)
+                self.cleaned_up_count += 1
+                if keep:
+                    (checkout.storage / KEPT).touch()
+                    return checkout.storage, problems
+                await asyncio.to_thread(shutil.rmtree, checkout.storage, ignore_errors=True)
+                return None, problems
+            finally:
+                run.put_away.set()
 
 
 def _make_data(data: Path) -> Path:

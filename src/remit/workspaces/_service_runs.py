@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,7 +12,6 @@ from typing import Any, Generic, Literal, TypeVar
 from remit.contract import How, StoppedCall
 from remit.errors import NodeError
 from remit.primitives import Clock
-from remit.workspaces._base import BasePin
 from remit.workspaces._checkout import Checkout
 from remit.workspaces._collect import MAX_CHANGED, IgnoreMemory
 from remit.workspaces._failures import KeeperLost
@@ -27,8 +25,6 @@ __all__ = [
     "Activity",
     "Interrupted",
     "NodeRun",
-    "load_root",
-    "save_root",
     "to_the_end",
 ]
 
@@ -145,6 +141,11 @@ class NodeRun:
     ignored: IgnoreMemory = field(default_factory=IgnoreMemory)
     activities: set[Activity] = field(default_factory=set[Activity])
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    put_away: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set unless a checkout is open, or is just being closed."""
+
+    def __post_init__(self) -> None:
+        self.put_away.set()
 
     def is_idle(self, now_s: float) -> bool:
         """Whether nobody seems to want it: no checkout, so no clean-up comes, and nothing heard for long."""
@@ -203,20 +204,6 @@ class NodeRun:
             if activity.tool_call_id == tool_call_id and stage_id in (None, activity.stage_id):
                 return activity
         return None
-
-
-def save_root(folder: Path, pin: BasePin, ref: str) -> None:
-    """Keep where a run's changes belong, for a delivery after this process."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    unfinished = folder / "workspace.unfinished"
-    unfinished.write_text(json.dumps({"ref": ref, "root": pin.root, "base": pin.id}))
-    unfinished.replace(folder / "workspace.json")
-
-
-def load_root(folder: Path) -> Path | None:
-    """Where a run's changes belong; None: it never had a base here."""
-    path = folder / "workspace.json"
-    return Path(json.loads(path.read_text())["root"]) if path.is_file() else None
 
 
 async def to_the_end(work: Callable[[], _Value]) -> _Value:

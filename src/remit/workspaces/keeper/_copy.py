@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from remit.workspaces.keeper import _syscalls
+from remit.workspaces.keeper._tree import OPAQUE_MARKS
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -55,6 +56,7 @@ def copy_tree(
     bounds: CopyBounds,
     skip: Collection[Path] = (),
     check: Callable[[], None] = lambda: None,
+    layer: bool = False,
 ) -> CopyReport:
     """Copies the folder `source` to the new folder `target`.
 
@@ -64,13 +66,15 @@ def copy_tree(
         bounds: where to give up.
         skip: absolute paths below `source` that are left out.
         check: is called now and then; what it raises ends the copy.
+        layer: whether it is a checkout's own storage: owners stay, and so does what an overlay notes in its
+            upper folder (names that are gone, folders through which nothing shows).
 
     Raises:
         TreeTooLarge: `bounds` are reached; what was copied so far is left for the caller to remove.
         OSError: the disk is full, or a folder can't be read.
     """
     target.mkdir(mode=0o700)
-    copier = _Copier(bounds, frozenset(skip), check)
+    copier = (_LayerCopier if layer else _Copier)(bounds, frozenset(skip), check)
     source_fd = os.open(source, _FOLDER)
     try:
         target_fd = os.open(target, _FOLDER)
@@ -98,7 +102,7 @@ class _Copier:
             if path / name in self._skip:
                 continue
             self._entry(source_fd, target_fd, path, name)
-        _copy_facts(os.fstat(source_fd), target_fd)
+        self._folder_facts(source_fd, target_fd)
 
     def _entry(self, source_fd: int, target_fd: int, path: Path, name: str) -> None:
         try:
@@ -108,14 +112,26 @@ class _Copier:
         if stat.S_ISDIR(info.st_mode):
             self._inner_folder(source_fd, target_fd, path, name)
         elif stat.S_ISLNK(info.st_mode):
-            os.symlink(os.readlink(name, dir_fd=source_fd), name, dir_fd=target_fd)
-            with suppress(OSError):
-                times = (info.st_atime_ns, info.st_mtime_ns)
-                os.utime(name, ns=times, dir_fd=target_fd, follow_symlinks=False)
+            self._link(source_fd, target_fd, name, info)
         elif stat.S_ISREG(info.st_mode):
             self._file(source_fd, target_fd, path, name)
         else:
-            self.report.skipped.append(str(path / name))
+            self._special(target_fd, path, name, info)
+
+    def _link(self, source_fd: int, target_fd: int, name: str, info: os.stat_result) -> None:
+        os.symlink(os.readlink(name, dir_fd=source_fd), name, dir_fd=target_fd)
+        with suppress(OSError):
+            times = (info.st_atime_ns, info.st_mtime_ns)
+            os.utime(name, ns=times, dir_fd=target_fd, follow_symlinks=False)
+
+    def _special(self, target_fd: int, path: Path, name: str, info: os.stat_result) -> None:
+        self.report.skipped.append(str(path / name))
+
+    def _folder_facts(self, source_fd: int, target_fd: int) -> None:
+        _copy_facts(os.fstat(source_fd), target_fd)
+
+    def _file_facts(self, info: os.stat_result, handle: int) -> None:
+        _copy_facts(info, handle)
 
     def _inner_folder(self, source_fd: int, target_fd: int, path: Path, name: str) -> None:
         try:
@@ -148,7 +164,7 @@ class _Copier:
             writing = os.open(name, _WRITE, 0o600, dir_fd=target_fd)
             try:
                 self._content(reading, writing, info.st_size)
-                _copy_facts(info, writing)
+                self._file_facts(info, writing)
             finally:
                 os.close(writing)
         finally:
@@ -178,6 +194,36 @@ class _Copier:
                 return
         while os.sendfile(writing, reading, None, _CHUNK_BYTES):
             pass
+
+
+class _LayerCopier(_Copier):
+    """Copies a checkout's own storage, so that it can be opened as if it were the original."""
+
+    def _link(self, source_fd: int, target_fd: int, name: str, info: os.stat_result) -> None:
+        super()._link(source_fd, target_fd, name, info)
+        if os.geteuid() == 0:
+            os.chown(name, info.st_uid, info.st_gid, dir_fd=target_fd, follow_symlinks=False)
+
+    def _special(self, target_fd: int, path: Path, name: str, info: os.stat_result) -> None:
+        if stat.S_ISCHR(info.st_mode) and info.st_rdev == 0:
+            os.mknod(name, info.st_mode, os.makedev(0, 0), dir_fd=target_fd)  # allowed to every user
+        else:
+            super()._special(target_fd, path, name, info)
+
+    def _folder_facts(self, source_fd: int, target_fd: int) -> None:
+        for mark in OPAQUE_MARKS:
+            with suppress(OSError):  # most folders have none, and not everybody may read each
+                os.setxattr(target_fd, mark, os.getxattr(source_fd, mark))
+        self._keep_owner(os.fstat(source_fd), target_fd)
+        super()._folder_facts(source_fd, target_fd)
+
+    def _file_facts(self, info: os.stat_result, handle: int) -> None:
+        self._keep_owner(info, handle)
+        super()._file_facts(info, handle)
+
+    def _keep_owner(self, info: os.stat_result, handle: int) -> None:
+        if os.geteuid() == 0:
+            os.fchown(handle, info.st_uid, info.st_gid)
 
 
 def _copy_facts(info: os.stat_result, handle: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import stat
 from collections.abc import Callable
@@ -248,18 +249,24 @@ def _carry(
     """Shows folders of the root that the base lacks (ignored ones: `.venv`, `node_modules`)."""
     if os.path.samefile(plan.lower, plan.root):
         return  # they are in the tree already
-    for number, relative in enumerate(plan.carry):
+    for relative in plan.carry:
         source = _inside(Path(plan.root), relative)
         target = _inside(storage.merged, relative)
-        if source is None or target is None or not source.is_dir() or os.path.lexists(target):
+        if source is None or target is None or not source.is_dir() or not _is_free(target):
             continue
-        target.mkdir(parents=True)
+        target.mkdir(parents=True, exist_ok=True)
         if overlaid:
+            name = hashlib.sha256(os.fsencode(relative)).hexdigest()[:16]  # the same when it is opened again
             with suppress(OSError):
-                _carry_over(source, target, storage.carried / str(number), privileged=privileged)
+                _carry_over(source, target, storage.carried / name, privileged=privileged)
                 continue
         _mounts.bind(source, target, read_only=True)
         notes.append(f"{relative} is shown read-only")
+
+
+def _is_free(target: Path) -> bool:
+    """Whether nothing lies there but, in a checkout that is opened again, the folder to mount on."""
+    return not os.path.lexists(target) or (_is_folder(target) and not any(target.iterdir()))
 
 
 def _carry_over(source: Path, target: Path, folder: Path, *, privileged: bool) -> None:

@@ -57,6 +57,16 @@ class Storage:
         """Upper and work folders of the folders carried over from the root."""
         return self.folder / "carried"
 
+    @property
+    def git(self) -> Path:
+        """What is shown as the tree's `.git`."""
+        return self.folder / "git"
+
+    @property
+    def facts(self) -> Path:
+        """Copy: what its files were like right after it was made."""
+        return self.folder / "facts.json"
+
     def make(self) -> None:
         """Makes the folders, for nobody but the owner."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -69,9 +79,20 @@ class Storage:
         Raises:
             BlockingIOError: another keeper holds it (an overlay's upper folder must not be mounted twice).
         """
+        return self._locked(fcntl.LOCK_EX)
+
+    def lock_shared(self) -> int:
+        """Keeps keepers out while its parts are read; several readers may hold it at once.
+
+        Raises:
+            BlockingIOError: a keeper holds it.
+        """
+        return self._locked(fcntl.LOCK_SH)
+
+    def _locked(self, how: int) -> int:
         handle = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, how | fcntl.LOCK_NB)
         except OSError:
             os.close(handle)
             raise

@@ -19,6 +19,8 @@ from typing import Final, Literal, Protocol
 from remit.workspaces.keeper._unfinished import is_unfinished_name
 
 __all__ = [
+    "OPAQUE_MARKS",
+    "Facts",
     "Found",
     "Hash",
     "Scan",
@@ -39,7 +41,8 @@ __all__ = [
 Facts = dict[str, tuple[int, int, int, int, int]]
 """Path to (mode, size, mtime_ns, ctime_ns, inode): the change time can't be set back by a program."""
 
-_OPAQUE: Final = ("user.overlay.opaque", "trusted.overlay.opaque")
+OPAQUE_MARKS: Final = ("user.overlay.opaque", "trusted.overlay.opaque")
+"""What an overlay marks a folder of its upper layer with when nothing of the lower one shows through."""
 _REDIRECT: Final = ("user.overlay.redirect", "trusted.overlay.redirect")
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -143,7 +146,7 @@ def _special_name(mode: int) -> str:
 
 
 def _read_marks(scan: Scan, path: str, name: str, parent_fd: int) -> None:
-    if _has_mark(name, parent_fd, _OPAQUE, b"y"):
+    if _has_mark(name, parent_fd, OPAQUE_MARKS, b"y"):
         scan.opaque.append(path)
     if _has_mark(name, parent_fd, _REDIRECT, None):
         raise OSError(
