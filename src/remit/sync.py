@@ -24,7 +24,7 @@ from typing import Any, Self, TypeVar
 
 from remit.config import Config
 from remit.contract import RunRequest, RunView
-from remit.errors import MisuseError
+from remit.errors import InternalError, MisuseError
 from remit.events import Event
 from remit.host import CancelOutcome, Host, HostStatus, OnEvent, Run
 from remit.runs import CancelBy, Scope, Tombstone
