@@ -10,7 +10,7 @@ import tempfile
 import time
 from importlib.resources import as_file, files
 from pathlib import Path
-from shutil import copytree, which
+from shutil import copytree, ignore_patterns, which
 from typing import Final
 
 from rich.console import Console
@@ -63,7 +63,8 @@ def make_repository(source: Path, target: Path) -> Path:
     git = which("git")
     if git is None:
         raise ConfigError("git isn't installed or not on PATH; install it, the demo's repository needs it")
-    copytree(source, target, copy_function=_copy_plain)
+    # Whatever installed the program may have put bytecode beside the repository's files.
+    copytree(source, target, copy_function=_copy_plain, ignore=ignore_patterns("__pycache__"))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
     for arguments in (("init", "-q", "-b", "main"), ("add", "-A"), ("commit", "-q", "-m", "Add slugs")):
