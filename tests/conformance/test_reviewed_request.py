@@ -81,7 +81,7 @@ async def test_the_host_knows_no_path_of_the_node() -> None:
     def elsewhere(request: OpenRequest) -> Any:
         return opened(request).model_copy(update={"root": "C:\\work\\app"})
 
-    node._open = elsewhere  # type: ignore[method-assign]
+    node._open = elsewhere
     async with run_world(*good_replies(), node=node) as world:
         view = await world.drive()
         assert view.status is RunStatus.COMPLETED

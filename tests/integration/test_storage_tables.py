@@ -21,12 +21,12 @@ from remit.testing._store_samples import delivery_intent, settling, terminal, wo
 from remit.testing._store_suite_harness import admit_on
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
 
 @pytest.fixture
-async def tables(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+async def tables(tmp_path: Path) -> AsyncIterator[sqlite3.Connection]:
     """The tables with one run in them that has everything once."""
     async with SqliteStore.open(tmp_path, clock=SystemClock()) as store:
         run = await admit_on(store, "run_1")

@@ -69,8 +69,8 @@ async def test_the_log_is_whole_wherever_the_host_dies(dies_at: int, after: bool
     assert store.dead
     survivor = store
     before = await survivor.read_events(run_id, limit=1_000)
-    survivor.append = MemoryStore.append.__get__(store)  # type: ignore[method-assign]
-    survivor.finish = MemoryStore.finish.__get__(store)  # type: ignore[method-assign]
+    survivor.append = MemoryStore.append.__get__(store)
+    survivor.finish = MemoryStore.finish.__get__(store)
     swept = await sweep_dead_runs(survivor, "ep_next", CLOCK)
     events = await survivor.read_events(run_id, limit=1_000)
     assert events[: len(before)] == before, "what was stored before isn't touched"

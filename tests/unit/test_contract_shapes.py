@@ -66,7 +66,7 @@ def test_a_run_has_the_same_keys_always() -> None:
 @pytest.mark.parametrize("class_", list(CODES))
 def test_every_code_has_its_terminal(class_: Any) -> None:
     """S73: kind, class, code, and one fixed sentence; each class has its exit code."""
-    assert class_ in CLI_EXIT
+    assert set(CLI_EXIT) == {*CODES, None}
     for code, sentence in CODES[class_].items():
         terminal = Terminal.of(class_, code)
         assert terminal.message == sentence
