@@ -22,7 +22,15 @@ from remit.admission import (
     decide,
     effective_binding,
 )
-from remit.contract import DeliveryMode, LimitRequest, Limits, RunStatus, RunView
+from remit.contract import (
+    DeliveryMode,
+    LimitRequest,
+    Limits,
+    RunStatus,
+    RunView,
+    RunWorkspace,
+    WorkspaceRequest,
+)
 from remit.errors import (
     InvalidRequest,
     NotFound,
@@ -31,7 +39,7 @@ from remit.errors import (
     RequestError,
     SessionBusy,
 )
-from remit.requests import parse_request
+from remit.requests import fingerprint, parse_request
 
 NOW = datetime(2026, 11, 30, tzinfo=UTC)
 
@@ -369,3 +377,35 @@ def test_continuing_run_joins_the_session_of_the_one_it_continues() -> None:
     running = SessionFacts(continued=_ended(status=RunStatus.WORKING))
     assert isinstance(_rejected({"continues": "run_old"}, facts=running), PreconditionFailed)
     assert isinstance(_rejected({"continues": "run_old", "session_id": "other"}, facts=facts), InvalidRequest)
+
+
+def test_continuing_run_works_where_the_earlier_one_did() -> None:
+    """Workspace and working folder default to the earlier run's; its base is that run's in any case."""
+    earlier = WorkspaceRequest(ref="elsewhere", base="head", subdir="sub")
+    ended = _ended(workspace=RunWorkspace(ref="elsewhere"))
+    facts = SessionFacts(continued=ended, continued_workspace=earlier)
+    body = {"continues": "run_old", "binding": "open"}
+    admitted = _admitted(body, facts=facts)
+    assert admitted.request.workspace == WorkspaceRequest(ref="elsewhere", subdir="sub")
+    assert admitted.run.workspace == RunWorkspace(ref="elsewhere")
+    assert admitted.binding.workspace == "elsewhere"
+    assert admitted.fingerprint == fingerprint(parse_request({"prompt": "fix it", **body}).request)
+    subdirs: list[tuple[dict[str, Any], str | None]] = [
+        ({}, "sub"),
+        ({"subdir": "other"}, "other"),
+        ({"subdir": None}, None),
+        ({"base": "head"}, "sub"),
+    ]
+    for asked, subdir in subdirs:
+        request = _admitted(body | {"workspace": {"ref": "elsewhere", **asked}}, facts=facts).request
+        assert request.workspace == WorkspaceRequest(ref="elsewhere", subdir=subdir)
+    refused = {
+        "workspace.ref": {"workspace": {"ref": "app"}},
+        "workspace.base": {"workspace": {"ref": "elsewhere", "base": "worktree"}},
+        "workspace": {"binding": "reviewed"},
+    }
+    for param, asked in refused.items():
+        error = _rejected(body | asked, facts=facts)
+        assert (type(error), error.fields["param"]) == (InvalidRequest, param)
+    without = SessionFacts(continued=_ended(workspace=None))
+    assert _rejected(body, facts=without).fields["param"] == "continues"

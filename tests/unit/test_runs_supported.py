@@ -13,7 +13,6 @@ from remit.errors import ConfigError, InvalidRequest
 from remit.runs import refuse_later
 
 LATER: list[tuple[dict[str, Any], str]] = [
-    ({"continues": "run_1"}, "continues"),
     ({"webhook": "https://example.org/x"}, "webhook"),
     ({"in_place": True}, "in_place"),
     ({"profile": "answer"}, "profile"),
@@ -40,6 +39,7 @@ def test_images_are_refused() -> None:
 def test_plain_requests_pass() -> None:
     """What can be done isn't refused; a session of the run's own id is that run's session."""
     refuse_later(RunRequest(prompt="x", id="a", session_id="a"))
+    refuse_later(RunRequest(prompt="x", continues="a"))
 
 
 SETTINGS = [

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from remit.admission._bindings import STAGES_OF, Binding, StageBinding
+from remit.admission._continuing import continued_request
 from remit.admission._effective import effective_binding
 from remit.admission._ports import Caller, Catalog, SessionFacts
 from remit.contract import DeliveryMode, LimitRequest, Limits, RunRequest, RunView, RunWorkspace
@@ -15,7 +16,6 @@ from remit.errors import (
     AdmissionError,
     InvalidRequest,
     NotFound,
-    PreconditionFailed,
     PriceUnknown,
     RequestError,
     SessionBusy,
@@ -91,8 +91,9 @@ def decide(
         door_delivery: What the door delivers where neither request nor binding says.
         host_limits: Limits that nothing may widen.
     """
-    caller, facts, request = caller or Caller(), facts or SessionFacts(), parsed.request
+    caller, facts, asked = caller or Caller(), facts or SessionFacts(), parsed.request
     try:
+        request = continued_request(asked, facts)
         configured = _find_binding(request, bindings, caller, default_binding)
         binding = effective_binding(configured, request, door_delivery=door_delivery)
         _check_models(binding, catalog)
@@ -109,7 +110,7 @@ def decide(
         run=_view(request, binding, limits, run_id=request.id or run_id, session_id=session_id, now=now),
         request=request,
         binding=binding,
-        fingerprint=fingerprint(request),
+        fingerprint=fingerprint(asked),
         text_replaced=parsed.text_replaced,
         waits_for=busy if request.on_busy == "enqueue" else None,
         interrupts=busy if request.on_busy == "interrupt" else None,
@@ -177,18 +178,9 @@ def _check_prices(binding: Binding, limits: Limits, catalog: Catalog) -> None:
 
 
 def _session_id(request: RunRequest, facts: SessionFacts, run_id: str) -> str:
-    if request.continues is None:
+    if request.continues is None or facts.continued is None:
         return request.session_id or run_id
-    continued = facts.continued
-    if continued is None:
-        raise NotFound(f"no run `{request.continues}`", param="continues")
-    if not continued.status.ended:
-        raise PreconditionFailed(f"run {continued.id} hasn't ended yet", param="continues")
-    if request.session_id not in (None, continued.session_id):
-        raise InvalidRequest(
-            f"run {continued.id} belongs to another session than `session_id` says", param="continues"
-        )
-    return continued.session_id
+    return facts.continued.session_id
 
 
 def _view(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from remit.contract import LimitRequest, RunView
+from remit.contract import LimitRequest, RunView, WorkspaceRequest
 
 
 class Catalog(Protocol):
@@ -47,6 +47,8 @@ class SessionFacts:
     """The session's active root run; None: there is none, or the session is new."""
     continued: RunView | None = None
     """The run that `continues` names, of the same tenant; None: there is none."""
+    continued_workspace: WorkspaceRequest | None = None
+    """What that run's request said of its workspace."""
 
 
 class Sessions(Protocol):

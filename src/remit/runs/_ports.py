@@ -63,6 +63,12 @@ class StoredRun:
         """What it is called on nodes and at providers."""
         return name_outside(self.tenant, self.view.id)
 
+    @property
+    def outside_continues(self) -> str | None:
+        """What the run that it continues is called there; None: it continues none."""
+        earlier = self.view.continues
+        return name_outside(self.tenant, earlier) if earlier is not None else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submitted:

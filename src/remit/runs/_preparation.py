@@ -100,6 +100,7 @@ async def _prepare_node(context: RunContext, journal: RunJournal, work: RunWork)
         base=asked.base if asked else None,
         subdir=(asked.subdir if asked else None) or "",
         isolation="in_place" if context.stored.request.in_place else None,
+        continues=context.stored.outside_continues,
     )
     with work.item(WorkKind.NODE_CALL, "prepare", name="prepare") as item:
         try:

@@ -40,6 +40,7 @@ class StoreSessions:
         return SessionFacts(
             active_run_id=active[0].view.id if active else None,
             continued=continued.view if continued is not None else None,
+            continued_workspace=continued.request.workspace if continued is not None else None,
         )
 
     async def wait_turn(self, run: StoredRun) -> None:
@@ -65,7 +66,10 @@ class StoreSessions:
                 break
             left -= len(part)
             parts.append(part)
-        return "\n\n".join(reversed(parts)) or None
+        parts.reverse()
+        if run.view.continues is not None:
+            parts.append(f"The checkout starts with all that run {run.view.continues} left in its own.")
+        return "\n\n".join(parts) or None
 
     async def _active(self, session_id: str, tenant: str) -> list[StoredRun]:
         """The session's unfinished root runs, in order of admission."""

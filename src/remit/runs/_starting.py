@@ -124,16 +124,19 @@ class Starter:
         Cancellation: the run is stored and started, or neither; whoever knows its id finds out which.
         """
         caller = caller or Caller()
-        async with self._session_lock(parsed.request, caller):
+        async with await self._session_lock(parsed.request, caller):
             decision = await self._decide(parsed, caller)
             if isinstance(decision, Admitted):
                 return await despite_cancel(self._submit(decision, caller, idempotency_key, residencies))
             repeated = await self._find_repeated(parsed.request, caller, idempotency_key)
             return Started(run=repeated, created=False) if repeated is not None else decision
 
-    def _session_lock(self, request: RunRequest, caller: Caller) -> AbstractAsyncContextManager[Any]:
+    async def _session_lock(self, request: RunRequest, caller: Caller) -> AbstractAsyncContextManager[Any]:
         """Held while a request of a session is admitted, so that two can't both find it free."""
-        name = request.session_id or request.continues
+        name = request.session_id
+        if request.continues is not None:
+            continued = await self.store.find_run(request.continues, tenant=caller.tenant)
+            name = continued.view.session_id if continued is not None else None
         if name is None:
             return nullcontext()
         return self._locks.setdefault(name_in_host(caller.tenant, name), asyncio.Lock())

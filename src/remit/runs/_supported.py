@@ -21,8 +21,6 @@ def refuse_later(request: RunRequest) -> None:
 def _later_fields(request: RunRequest) -> Iterator[str]:
     if any(isinstance(part, ImagePart) for part in request.content or ()):
         yield "content"
-    if request.continues is not None:
-        yield "continues"
     if request.webhook is not None:
         yield "webhook"
     if request.in_place:

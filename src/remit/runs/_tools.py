@@ -119,7 +119,7 @@ class RunTools:
             base=prepared.base,
             subdir=self._subdir,
             isolation=prepared.isolation,
-            continues=view.continues,
+            continues=self._context.stored.outside_continues,
         )
         with self._work.item(WorkKind.NODE_CALL, "open", name="open") as item:
             async with self._on_record(item):

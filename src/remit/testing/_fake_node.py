@@ -57,7 +57,10 @@ PLUGIN_TOOL = ToolSpec(
 @dataclass(slots=True)
 class _Checkout:
     files: dict[str, str]
+    base: dict[str, str]
+    """What its changes are told against."""
     cleaned: bool = False
+    kept: bool = False
     blocked: dict[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
 
 
@@ -136,8 +139,11 @@ class FakeNode:
 
     # ---- one request each
 
-    def _prepare(self, request: PrepareRequest) -> Prepared:
-        self._base = dict(self.tree)
+    def _prepare(self, request: PrepareRequest) -> NodeResponse:
+        if request.continues is not None and self._find_kept(request.continues) is None:
+            return NodeFailure(run_id=request.run_id, reason="refused", message="no checkout is kept")
+        if request.parent is None and request.continues is None:
+            self._base = dict(self.tree)
         return Prepared(
             run_id=request.run_id,
             base="tree:0000",
@@ -150,7 +156,11 @@ class FakeNode:
 
     def _open(self, request: OpenRequest) -> NodeResponse:
         assert request.run_id not in self._checkouts, "opened twice"
-        self._checkouts[request.run_id] = _Checkout(dict(self._base))
+        kept = self._find_kept(request.continues)
+        assert (kept is None) == (request.continues is None), "prepared from another start"
+        start = self._base if request.parent is None else self._live(request.parent).files
+        files, base = (start, start) if kept is None else (kept.files, kept.base)
+        self._checkouts[request.run_id] = _Checkout(dict(files), dict(base))
         self.opened += 1
         return Opened(
             run_id=request.run_id,
@@ -163,6 +173,8 @@ class FakeNode:
     async def _tool(self, request: ToolRequest) -> ToolResponse:
         checkout = self._live(request.run_id)
         arguments = json.loads(request.arguments)
+        if request.name == "delegate":
+            return self._take_over(request, checkout)
         if request.name == "read_file":
             return self._answer(request, checkout.files.get(arguments["relative_path"], ""))
         if request.name == "write_file":
@@ -174,6 +186,18 @@ class FakeNode:
         if any(spec.name == request.name and spec.plugin is not None for spec in self._tools):
             return self._answer(request, "looked", effect="command")
         return self._answer(request, "ran", effect="command", command=arguments["command"], exit_code=0)
+
+    def _take_over(self, request: ToolRequest, checkout: _Checkout) -> ToolResponse:
+        assert request.child is not None, "a node doesn't start children"
+        child, snapshot = self._checkouts[request.child.run_id], self._snapshots[request.child.run_id]
+        assert snapshot.content_hash == request.child.content_hash, "not what was reviewed"
+        paths = tuple(path.path for path in snapshot.paths)
+        moved = [path for path in paths if checkout.files.get(path) != child.base.get(path)]
+        if moved:
+            return self._answer(request, f"changed meanwhile: {moved}", effect="write", status="conflict")
+        for path in paths:
+            checkout.files[path] = child.files[path]
+        return self._answer(request, "", effect="write", changed=paths)
 
     async def _block(self, request: ToolRequest, checkout: _Checkout) -> ToolResponse:
         ended = asyncio.Event()
@@ -200,14 +224,14 @@ class FakeNode:
     def _run_checks(self, request: ChecksRequest) -> ChecksDone:
         checkout = self._live(request.run_id)
         results = tuple(
-            _gated(name, check(self._base), check(checkout.files)) for name, check in self._checks.items()
+            _gated(name, check(checkout.base), check(checkout.files)) for name, check in self._checks.items()
         )
         broken = tuple(f"{result.id} fails" for result in results if result.gate == "worse")
         return ChecksDone(run_id=request.run_id, checks=results, broken=broken)
 
     def _snapshot(self, request: SnapshotRequest) -> Snapshot:
         checkout = self._live(request.run_id)
-        patch, paths = _diff(self._base, checkout.files)
+        patch, paths = _diff(checkout.base, checkout.files)
         content = json.dumps(checkout.files, sort_keys=True).encode()
         snapshot = Snapshot(
             run_id=request.run_id,
@@ -227,7 +251,7 @@ class FakeNode:
         checkout, snapshot = self._live(request.run_id), self._snapshots[request.run_id]
         assert request.patch_sha256 == snapshot.patch_sha256, "not the patch that was last taken"
         moved = [
-            path.path for path in snapshot.paths if self.tree.get(path.path) != self._base.get(path.path)
+            path.path for path in snapshot.paths if self.tree.get(path.path) != checkout.base.get(path.path)
         ]
         if moved:
             return Delivered(run_id=request.run_id, status="conflict", paths=tuple(moved))
@@ -241,9 +265,13 @@ class FakeNode:
         checkout = self._checkouts.get(request.run_id)
         if checkout is not None:  # an open that failed left nothing to clean up
             assert not checkout.cleaned, "cleaned up twice"
-            checkout.cleaned = True
+            checkout.cleaned, checkout.kept = True, request.keep
             self.cleaned += 1
         return CleanedUp(run_id=request.run_id, kept=request.keep)
+
+    def _find_kept(self, run_id: str | None) -> _Checkout | None:
+        checkout = self._checkouts.get(run_id) if run_id is not None else None
+        return checkout if checkout is not None and checkout.kept else None
 
     def _live(self, run_id: str) -> _Checkout:
         checkout = self._checkouts.get(run_id)
