@@ -15,6 +15,10 @@ HEADER_TIMEOUT_S: Final = 10.0
 WRITE_TIMEOUT_S: Final = 30.0
 """How long a reader may leave full buffers untouched."""
 MAX_HEADER_BYTES: Final = 64 * 1024
+SEND_BUFFER_BYTES: Final = 256 * 1024
+"""Of the kernel's, per connection: left to itself it grows to megabytes for a reader that doesn't read."""
+LINGER_S: Final = 1.0
+"""How long who was refused may take to see it."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -22,6 +26,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     header_timeout_s = HEADER_TIMEOUT_S
     write_timeout_s = WRITE_TIMEOUT_S
+    send_buffer_bytes = SEND_BUFFER_BYTES
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -29,13 +34,15 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
+        self._refused = False
+        """It was answered without a request, and is only kept until the answer was seen."""
 
     # ---- the connection
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Begin: the first head is due."""
         super().connection_made(transport)
-        _notice_dead_peers(transport, self.write_timeout_s)
+        self._set_up(transport)
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -53,6 +60,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Take what came; a head that goes on for too long ends the connection."""
+        if self._refused:
+            return
         if self._in_head:
             if self._head_timer is None:
                 self._expect_head()
@@ -62,7 +71,7 @@ class BoundedProtocol(HttpToolsProtocol):
                 return
         if not self.transport.is_closing():
             super().data_received(data)
-        if self._in_head and self._head_bytes > MAX_HEADER_BYTES:
+        if self._in_head and self._head_bytes > MAX_HEADER_BYTES and not self._refused:
             self._refuse(431, "headers_too_large", "the request's head is too large")
 
     def on_message_begin(self) -> None:
@@ -148,16 +157,23 @@ class BoundedProtocol(HttpToolsProtocol):
             f"content-length: {len(body)}\r\n"
             "connection: close\r\n\r\n"
         )
+        self._refused = True
         if self.cycle is None or self.cycle.response_complete:  # pyright: ignore[reportUnnecessaryComparison]
             self.transport.write(head.encode("ascii") + body)
+            if self.transport.can_write_eof():
+                # Closed at once, with bytes unread, the kernel would take the answer away from its reader.
+                self.transport.write_eof()
+                self._head_timer = self.loop.call_later(LINGER_S, self.transport.close)
+                return
         self.transport.close()
 
-
-def _notice_dead_peers(transport: asyncio.Transport, seconds: float) -> None:
-    """Have the kernel say when a peer has vanished without a word."""
-    found = transport.get_extra_info("socket")
-    if found is None or found.family not in {socket.AF_INET, socket.AF_INET6}:
-        return
-    with contextlib.suppress(OSError, AttributeError):
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(seconds * 1000))
+    def _set_up(self, transport: asyncio.Transport) -> None:
+        """Bound what the kernel keeps, and have it say when a peer has vanished without a word."""
+        found = transport.get_extra_info("socket")
+        if found is None or found.family not in {socket.AF_INET, socket.AF_INET6}:
+            return
+        with contextlib.suppress(OSError, AttributeError):
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_buffer_bytes)
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            timeout_ms = int(self.write_timeout_s * 1000)
+            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout_ms)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, StrictBool
 
 from remit.contract import (
     ApiKey,
@@ -76,7 +76,7 @@ class CancelBody(Model):
     """Why, and whether an id that nobody knows yet is to be dead for ever."""
 
     reason: str | None = Field(default=None, max_length=1_000)
-    tombstone: bool = False
+    tombstone: StrictBool = False
 
 
 class CancelAnswer(Model):
@@ -92,7 +92,7 @@ class CancelAnswer(Model):
 class AcknowledgeBody(Model):
     """The caller's answer to a run that waits for it."""
 
-    accepted: bool
+    accepted: StrictBool
 
 
 class Changed(Model):
@@ -355,12 +355,6 @@ class HostView(Model):
     queued: int
     max_running: int
     max_queued: int
-
-
-class DrainBody(Model):
-    """How a host is to be drained."""
-
-    cancel: bool = False
 
 
 class Health(Model):
