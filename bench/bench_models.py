@@ -150,7 +150,7 @@ async def measure() -> bool:
     kept = True
     with FakeProviderProcess([{"text": "ok", "repeat": True}]) as fake:
         settings = ProviderSettings(
-            name="fake", kind="openai", base_url=fake.base_url, api_key=Secret(fake.api_key)
+            name="fake", kind="openai-chat", base_url=fake.base_url, api_key=Secret(fake.api_key)
         )
         member = PoolMember(model=f"fake:{MODEL}")
         pool = build_pool(

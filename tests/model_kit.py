@@ -151,7 +151,7 @@ async def pool_for(
     fake: FakeProvider,
     *,
     model: str = "gpt-4.1",
-    kind: str = "openai",
+    kind: str = "openai-chat",
     clock: JumpingClock | None = None,
     prices: Prices | None = None,
     member: Mapping[str, Any] | None = None,

@@ -250,7 +250,8 @@ async def test_counters_are_made_to_include_the_cache() -> None:
 
 async def test_totals_of_the_last_record_win() -> None:
     """R19, R20: totals come again, and thinking is a part of the output."""
-    details: dict[str, Any] = {"output_tokens": 80, "input_tokens": 120, "output_tokens_details": {"thinking_tokens": 60}}
+    details: dict[str, Any] = {"output_tokens": 80, "input_tokens": 120}
+    details["output_tokens_details"] = {"thinking_tokens": 60}
     reply, _ = await one(raw(start(input_tokens=100, output_tokens=1), *text_events(), *end(**details)))
     usage = reply.usage
     assert (usage.input_tokens, usage.output_tokens, usage.reasoning_tokens) == (120, 80, 60)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from remit.models._anthropic_observer import AnthropicObserver
 from remit.models._reading import ChunkShapeError
+from remit.models._responses_observer import ResponsesObserver
 
 SCALARS = st.none() | st.booleans() | st.integers(-5, 5) | st.floats() | st.text(max_size=4)
 VALUES = st.recursive(
@@ -93,17 +94,60 @@ def test_models_typed_what_goes_on_is_plain(data: bytes) -> None:
             json.loads(line.removeprefix("data: "), parse_constant=pytest.fail)
 
 
-ANTHROPIC = "".join(
-    f"event: {record['type']}\ndata: {json.dumps(record, ensure_ascii=False)}\n\n"
-    for record in (
-        {"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 3, "output_tokens": 1}}},
-        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "ü\u2028世"}},
-        {"type": "content_block_stop", "index": 0},
-        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 5}},
-        {"type": "message_stop"},
+def framed(*records: dict[str, Any]) -> bytes:
+    lines = (f"event: {r['type']}\ndata: {json.dumps(r, ensure_ascii=False)}\n\n" for r in records)
+    return "".join(lines).encode()
+
+
+ANTHROPIC = framed(
+    {"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 3, "output_tokens": 1}}},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "ü\u2028世"}},
+    {"type": "content_block_stop", "index": 0},
+    {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 5}},
+    {"type": "message_stop"},
+)
+MESSAGE = {"type": "message", "id": "m", "content": [{"type": "output_text", "text": "ü\u2028世"}]}
+RESPONSES = framed(
+    {"type": "response.created", "response": {"id": "r", "status": "in_progress"}},
+    {"type": "response.output_item.added", "output_index": 0, "item": {**MESSAGE, "content": []}},
+    {"type": "response.output_text.delta", "item_id": "m", "output_index": 0, "delta": "ü\u2028世"},
+    {"type": "response.output_item.done", "output_index": 0, "item": MESSAGE},
+    {"type": "response.completed", "response": {"id": "r", "status": "completed", "output": [MESSAGE]}},
+)
+
+
+def test_models_a_prefix_of_responses_is_whole_only_with_its_end() -> None:
+    """R69: cut at every byte: no prefix without `response.completed` is a reply, and none is a fault."""
+    for length in range(len(RESPONSES) + 1):
+        observer = ResponsesObserver(used_ids=(), new_id=lambda: "made")
+        observer.feed(RESPONSES[:length])
+        observer.finish()
+        assert observer.reading.complete is (length >= len(RESPONSES) - 2), length
+        assert observer.reading.fault is None, length
+
+
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from(["type", "response", "item", "output_index", "delta"]),
+            VALUES | st.just("response.completed") | st.just("response.output_item.done"),
+        ),
+        max_size=5,
     )
-).encode()
+)
+def test_models_responses_garbage_is_a_fault_or_no_reply(records: list[dict[str, Any]]) -> None:
+    """R84: whatever the records are, reading them ends in a verdict."""
+    observer = ResponsesObserver(used_ids=(), new_id=lambda: "made")
+    data = "".join(f"data: {json.dumps(record)}\n\n" for record in records).encode()
+    try:
+        shown = observer.feed(data) + observer.finish()
+    except ChunkShapeError:
+        assert observer.reading.fault
+        return
+    for line in shown.decode().split("\n"):
+        if line.startswith("data: "):
+            json.loads(line.removeprefix("data: "), parse_constant=pytest.fail)
 
 
 def test_models_a_prefix_of_messages_is_whole_only_with_its_end() -> None:

@@ -50,7 +50,7 @@ KEY = Secret("sk-0123456789")
 )
 def test_options_that_are_honoured(model: str, options: dict[str, Any]) -> None:
     """What is accepted is sent."""
-    check_options(kind="openai", model=model, options=options)
+    check_options(kind="openai-chat", model=model, options=options)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_options_that_are_honoured(model: str, options: dict[str, Any]) -> None:
 def test_options_that_would_be_dropped(model: str, options: dict[str, Any], words: str) -> None:
     """What a member would drop, or its provider refuse, is refused at start, by name."""
     with pytest.raises(ConfigError, match=r"option|takes|gives|reason") as caught:
-        check_options(kind="openai", model=model, options=options)
+        check_options(kind="openai-chat", model=model, options=options)
     assert words in str(caught.value)
 
 
@@ -266,3 +266,10 @@ def test_an_sdk_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = ProviderSettings(name="x", kind="anthropic", api_key=KEY)
     with pytest.raises(ConfigError, match=r"install `remit\[anthropic\]`"):
         AnthropicAdapter(settings, clock=JumpingClock(), ids=SystemIds())
+
+
+@pytest.mark.parametrize("option", ["seed", "stop", "presence_penalty", "frequency_penalty"])
+def test_what_responses_would_drop_is_refused(option: str) -> None:
+    """Responses has no such parameter: said at start, with the kind that does."""
+    with pytest.raises(ConfigError, match=f"takes no `{option}` \\(kind `openai-chat` does\\)"):
+        check_options(kind="openai", model="gpt-4.1", options={option: 1})

@@ -105,10 +105,7 @@ class AnthropicAdapter(SdkAdapter["AnthropicSdk", AnthropicExchange]):
         # A block with neither text nor signature is dropped by the library, and nothing is lost with it.
         if [signature for signature in kept if signature] != [signature for signature in signed if signature]:
             return exchange.unusable("signatures were lost between wire and library")
-        # Thinking is signed as it came, so it is kept as it came.
-        blocks = tuple(
-            block if isinstance(block, ThinkingBlock) else clean_block(block) for block in reply.blocks
-        )
+        blocks = tuple(map(clean_block, reply.blocks))
         if reading.finish_word == "refusal" and not any(isinstance(block, TextBlock) for block in blocks):
             why = clean_text(reading.refusal or "the model refused")[0]
             blocks += (TextBlock(text=why, details={"refusal": True}),)

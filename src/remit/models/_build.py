@@ -10,6 +10,7 @@ from remit.errors import ConfigError
 from remit.models._anthropic import AnthropicAdapter
 from remit.models._attempt import Adapter
 from remit.models._openai_chat import OpenAIChatAdapter
+from remit.models._openai_responses import ResponsesAdapter
 from remit.models._pool import Pool, Prices, ProviderHandle
 from remit.models._retry import Jitter
 from remit.models._scripted import ScriptedAdapter
@@ -50,7 +51,9 @@ class Providers:
     def _make(self, settings: ProviderSettings) -> Adapter:
         kind = cast("SupportedKind", settings.kind)
         match kind:
-            case "openai" | "openai-chat" | "openai-compatible":
+            case "openai":
+                return ResponsesAdapter(settings, clock=self._clock, ids=self._ids)
+            case "openai-chat" | "openai-compatible":
                 return OpenAIChatAdapter(settings, clock=self._clock, ids=self._ids)
             case "anthropic":
                 return AnthropicAdapter(settings, clock=self._clock, ids=self._ids)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any, assert_never
 
 from pydantic_ai.messages import (
@@ -25,6 +24,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
+from remit.models._arguments import wire_arguments
 from remit.models._messages import (
     AssistantBlock,
     AssistantMessage,
@@ -36,11 +36,10 @@ from remit.models._messages import (
     ToolResultsMessage,
     UserMessage,
 )
-from remit.primitives import StrictJsonError, dump_json, load_json
+from remit.primitives import dump_json
 
 _LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 """A stamp for the library's messages: they need one, and nothing of it goes out."""
-_PREVIEW_CHARS = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,26 +179,3 @@ def blocks_from_library(parts: Iterable[ModelResponsePart], origin: Origin) -> t
             case _:
                 raise ValueError(f"a part that no one asked for: {type(part).__name__}")
     return tuple(blocks)
-
-
-def wire_arguments(text: str) -> str:
-    """A past call's argument text as it may be sent: itself when it is a JSON object, byte for byte.
-
-    Blank text becomes `{}`. Anything else was refused when it came; servers that parse the history would
-    refuse the whole conversation for it, so it goes out as an object that shows its beginning.
-    """
-    if not text.strip():
-        return "{}"
-    return text if _is_json_object(text) else _wrapped(text)
-
-
-@lru_cache(maxsize=512)
-def _is_json_object(text: str) -> bool:
-    try:
-        return isinstance(load_json(text), dict)
-    except StrictJsonError:
-        return False
-
-
-def _wrapped(text: str) -> str:
-    return dump_json({"invalid_arguments": text[:_PREVIEW_CHARS], "characters": len(text)})

@@ -15,8 +15,9 @@ from pydantic_ai.providers import Provider
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
+from remit.models._arguments import wire_arguments
 from remit.models._attempt import AttemptCall
-from remit.models._library_messages import Origin, messages_for_library, wire_arguments
+from remit.models._library_messages import Origin, messages_for_library
 from remit.models._library_stream import ToolForms, read_reply
 from remit.models._options import OPENAI_KINDS
 from remit.models._plain_client import PlainClient

@@ -36,7 +36,7 @@ def warm_up() -> None:
 
 
 async def _play_one() -> None:
-    settings = ProviderSettings(name="warm-up", kind="openai", api_key=Secret("none"))
+    settings = ProviderSettings(name="warm-up", kind="openai-chat", api_key=Secret("none"))
     sdk = OpenAISdk(settings, inner=httpx2.MockTransport(lambda _: httpx2.Response(200, content=_WARM_REPLY)))
     tool = ToolSpec(name="look", description="", parameters={"type": "object"}, effect="read")
     request = ModelRequest(

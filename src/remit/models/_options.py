@@ -29,7 +29,7 @@ def check_options(*, kind: str, model: str, options: Mapping[str, Any]) -> None:
         check = checks.get(name)
         if check is None:
             known = ", ".join(sorted(name for name, check in checks.items() if check is not None))
-            raise ConfigError(_unknown(name, model, known, taken_elsewhere=name in checks), option=name)
+            raise ConfigError(_unknown(name, kind, model, known, taken_elsewhere=name in checks), option=name)
         if value is None:
             continue
         problem = check(value)
@@ -44,9 +44,10 @@ def check_options(*, kind: str, model: str, options: Mapping[str, Any]) -> None:
         _check_length(model, known_model, options)
 
 
-def _unknown(name: str, model: str, known: str, *, taken_elsewhere: bool) -> str:
+def _unknown(name: str, kind: str, model: str, known: str, *, taken_elsewhere: bool) -> str:
     if taken_elsewhere:
-        return f"{model} takes no `{name}`; there are {known}"
+        hint = " (kind `openai-chat` does)" if kind == "openai" else ""
+        return f"{model} takes no `{name}`{hint}; there are {known}"
     return f"unknown option `{name}` for {model}; there are {known}"
 
 
@@ -161,6 +162,7 @@ _CHECKS: dict[str, Callable[[Any], str | None]] = {
     "service_tier": _word("auto", "default", "flex", "priority"),
 }
 _CHECKS_OF_KIND: dict[str, dict[str, Callable[[Any], str | None] | None]] = {
+    "openai": {"presence_penalty": None, "frequency_penalty": None, "seed": None, "stop": None},
     "anthropic": {
         "temperature": _number(0, 1),
         "presence_penalty": None,
@@ -169,6 +171,6 @@ _CHECKS_OF_KIND: dict[str, dict[str, Callable[[Any], str | None] | None]] = {
         "verbosity": None,
         "reasoning_effort": _word("none", "low", "medium", "high", "xhigh", "max"),
         "service_tier": _word("auto", "default"),
-    }
+    },
 }
 """Where a kind takes an option otherwise; None: not at all."""

@@ -7,6 +7,7 @@ from remit.testing.fake_provider._openai_rules import ChatModel
 from remit.testing.fake_provider._process import FakeProviderProcess
 from remit.testing.fake_provider._provider import FakeProvider
 from remit.testing.fake_provider._reply import FakeToolCall, RecordedRequest, Reply, route_by_stage
+from remit.testing.fake_provider._responses import OpenAIResponsesDialect
 
 __all__ = [
     "AnthropicDialect",
@@ -16,6 +17,7 @@ __all__ = [
     "FakeProviderProcess",
     "FakeToolCall",
     "OpenAIChatDialect",
+    "OpenAIResponsesDialect",
     "RecordedRequest",
     "Reply",
     "route_by_stage",

@@ -1,0 +1,127 @@
+"""The part of the Responses adapter that needs the SDK and pydantic-ai; imported in a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import httpx2
+from openai import AsyncOpenAI, AsyncStream, NotGiven, Omit
+from openai._types import RequestOptions  # the type of the public `options`
+from openai.types.responses import Response, ResponseStreamEvent
+from pydantic_ai.messages import ModelMessage, ModelRequest, UserPromptPart
+from pydantic_ai.models.openai import OpenAIResponsesModel
+from pydantic_ai.profiles.openai import OpenAIModelProfile
+from pydantic_ai.providers.openai import OpenAIProvider
+
+from remit.contract import ToolSpec
+from remit.models._library_messages import Origin
+from remit.models._library_stream import ToolForms, read_reply
+from remit.models._openai_sdk import make_openai_client
+from remit.models._port import Delta
+from remit.models._sdk_adapter import LibraryReply
+from remit.models._sdk_http import user_agent, waits_of
+from remit.models._settings import ProviderSettings
+from remit.models._transport import WireRecord
+
+_STAND_IN: list[ModelMessage] = [ModelRequest(parts=[UserPromptPart("-")])]
+"""What the library maps; the items that are sent are ours, since it splits and joins those of a reply."""
+
+
+class _PlainClient:
+    """Stands where the library expects `client.responses`, and sends one body as it is.
+
+    The SDK's own `create` would walk every value of the body first.
+    """
+
+    def __init__(self, client: AsyncOpenAI) -> None:
+        self._client = client
+        self.responses = self
+
+    @property
+    def base_url(self) -> Any:
+        """Where the SDK sends to."""
+        return self._client.base_url
+
+    async def create(self, **arguments: Any) -> AsyncStream[ResponseStreamEvent]:
+        """A streamed request with the arguments of the SDK's own `create`."""
+        options: RequestOptions = {"headers": arguments.pop("extra_headers")}
+        ours: Mapping[str, Any] = arguments.pop("extra_body")
+        # Of the library's own ideas (what to include, how to reason) none: only what it was asked to map.
+        body = {
+            name: value
+            for name in ("model", "stream", "tools", "tool_choice")
+            if not isinstance(value := arguments[name], (Omit, NotGiven))
+        }
+        return await self._client.post(
+            "/responses",
+            cast_to=Response,
+            body={**body, **ours},
+            options=options,
+            stream=True,
+            stream_cls=AsyncStream[ResponseStreamEvent],
+        )
+
+
+class _ResponsesModel(OpenAIResponsesModel):
+    """The library's Responses model over our client."""
+
+    plain: _PlainClient | None = None
+
+    @property
+    def client(self) -> AsyncOpenAI:
+        return super().client if self.plain is None else cast("AsyncOpenAI", self.plain)
+
+
+class ResponsesSdk:
+    """One provider's client, and the library's models over it."""
+
+    def __init__(self, settings: ProviderSettings, *, inner: httpx2.AsyncBaseTransport | None = None) -> None:
+        self.waits = waits_of(settings)
+        self._client = make_openai_client(settings, inner)
+        self._provider = OpenAIProvider(openai_client=self._client)
+        self._origin = Origin(
+            provider=settings.name,
+            library_name=self._provider.name,
+            canonical_system=self._provider.canonical_system,
+        )
+        self._models: dict[str, _ResponsesModel] = {}
+        self._tools = ToolForms()
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    async def send(
+        self,
+        model: str,
+        record: WireRecord,
+        *,
+        body: Mapping[str, Any],
+        headers: Mapping[str, str],
+        tools: tuple[ToolSpec, ...],
+        on_delta: Callable[[Delta], None],
+    ) -> LibraryReply:
+        """Send one request and read the reply through the library.
+
+        Raises:
+            Exception: Whatever the library makes of a bad reply; `record` knows better.
+        """
+        return await read_reply(
+            self._model(model),
+            _STAND_IN,
+            record,
+            settings={"extra_headers": {"User-Agent": user_agent(), **headers}, "extra_body": dict(body)},
+            parameters=self._tools.of(tools),
+            origin=self._origin,
+            on_delta=on_delta,
+        )
+
+    def _model(self, name: str) -> _ResponsesModel:
+        model = self._models.get(name)
+        if model is None:
+            profile = OpenAIModelProfile(json_schema_transformer=None)  # schemas go out as they are
+            model = _ResponsesModel(name, provider=self._provider, profile=profile)
+            model.plain = _PlainClient(self._client)
+            self._models[name] = model
+        return model
