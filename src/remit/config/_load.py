@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,8 +37,8 @@ _Shape = TypeVar("_Shape", bound=BaseModel)
 
 def load_config(
     *,
-    environment: Mapping[str, str],
-    folder: Path,
+    environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
     repository: Path | None = None,
     named: Path | None = None,
     overrides: Mapping[str, Any] | None = None,
@@ -46,8 +47,8 @@ def load_config(
     """The settings in force.
 
     Args:
-        environment: Variables; `REMIT_*` settings and keys come from here.
-        folder: Where the search for `remit.toml` begins, upwards.
+        environment: Variables; `REMIT_*` settings and keys come from here. None: those of this process.
+        folder: Where the search for `remit.toml` begins, upwards; None: the current folder.
         repository: The root of what is worked on; a file inside it may set little unless it is trusted.
         named: A file named by hand, in place of the search.
         overrides: Settings from flags, nested as in a file.
@@ -58,6 +59,8 @@ def load_config(
         sets what it
             may not.
     """
+    environment = dict(os.environ) if environment is None else environment
+    folder = folder or Path.cwd()
     data = data_folder(environment)
     files = find_config_files(named=named, folder=folder, environment=environment)
     settings: Table = {}
