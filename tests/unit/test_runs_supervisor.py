@@ -399,12 +399,19 @@ async def test_a_tree_that_moved_is_a_conflict() -> None:
         assert view.delivery is not None
         assert view.delivery.status == "conflict"
         assert world.node.tree == {"a.txt": "moved\n"}
+        assert await _settling_detail(world, view.id) == "changed since the run's base: a.txt"
         await check_invariants(world, view.id)
 
 
 def _move(world: RunWorld) -> PoolReply:
     world.node.tree["a.txt"] = "moved\n"
     return PoolReply(text=PASS)
+
+
+async def _settling_detail(world: RunWorld, run_id: str) -> str | None:
+    events = await world.store.read_events(run_id)
+    (settling,) = [event for event in events if event.type == "run.settling"]
+    return settling.data["detail"]
 
 
 async def test_protected_paths() -> None:
@@ -424,6 +431,9 @@ async def test_protected_paths() -> None:
                 assert (view.terminal.class_, view.terminal.code) == ("workspace", "delivery_refused")
                 assert node.tree == TREE
                 assert "deliver" not in node.kinds()
+                said = await _settling_detail(world, view.id)
+                assert said is not None
+                assert "protected paths: a.txt" in said
             assert view.patch is not None
             await check_invariants(world, view.id)
 

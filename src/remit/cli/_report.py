@@ -140,11 +140,20 @@ def next_steps(view: RunView) -> RenderableType:
         applied = view.delivery is not None and view.delivery.mode == "apply"
         if applied and view.delivery is not None and view.delivery.status == "delivered":
             steps.append((f"remit undo {view.id}", "take it back"))
-        else:
-            flag = "" if view.patch.reviewed else " --unreviewed"
-            steps.append((f"remit patch {view.id} --apply{flag}", "apply it"))
+        elif (flags := _flags_to_apply(view)) is not None:
+            steps.append((f"remit patch {view.id} --apply{flags}", "apply it"))
     lines = [Text.assemble((f"  {command}", "cyan"), (f"  {what}", "dim")) for command, what in steps]
     return Group(*lines)
+
+
+def _flags_to_apply(view: RunView) -> str | None:
+    """What `--apply` needs beside it; None: a path that is frozen keeps it from being applied at all."""
+    looked_at = view.review.flags if view.review is not None else ()
+    if any(flag.startswith("frozen:") for flag in looked_at):
+        return None
+    flags = "" if view.patch is not None and view.patch.reviewed else " --unreviewed"
+    is_protected = any(flag.startswith("protected:") for flag in looked_at)
+    return f"{flags} --allow-protected" if is_protected else flags
 
 
 def _patch_words(view: RunView) -> str:

@@ -9,6 +9,8 @@ changes anything.
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Sequence
 
 from remit.contract import (
     CheckCompleted,
@@ -32,6 +34,9 @@ from remit.runs._endings import Decision, Ended
 from remit.runs._journal import RunJournal
 from remit.runs._tools import RunTools
 from remit.runs._work import RunWork
+
+_log = logging.getLogger(__name__)
+_NAMED_PATHS = 10
 
 
 class VoidPass(Exception):
@@ -111,14 +116,24 @@ class Finalizer:
         finally:
             control.acknowledged = None
         if not accepted:
-            raise Ended(Terminal.of("workspace", "delivery_refused"))
+            raise self._refused("the caller didn't acknowledge the result")
 
     def _refuse_protected(self, snapshot: Snapshot) -> None:
         if snapshot.frozen:
-            raise Ended(Terminal.of("workspace", "delivery_refused"))
+            raise self._refused(f"it touches frozen paths: {_named(snapshot.frozen)}")
         allowed = self._context.stored.request.allow_protected
         if snapshot.protected and self.mode == "apply" and not allowed:
-            raise Ended(Terminal.of("workspace", "delivery_refused"))
+            raise self._refused(
+                f"it touches protected paths: {_named(snapshot.protected)}; they need to be allowed"
+            )
+
+    def _refused(self, why: str) -> Ended:
+        return Ended(Terminal.of("workspace", "delivery_refused"), detail=self._told(why))
+
+    def _told(self, why: str) -> str:
+        """Say at once why nothing is applied; it goes on record, too."""
+        _log.warning("run %s: nothing was applied: %s", self._journal.view.id, why)
+        return why
 
     # ---- delivery
 
@@ -154,9 +169,11 @@ class Finalizer:
             Delivery(mode="apply", status=status), output=output, paths=delivered.paths
         )
         if delivered.refused:
-            return Decision(terminal=Terminal.of("workspace", "delivery_refused"), output=output)
+            why = self._told(f"it touches protected or frozen paths: {_named(delivered.paths)}")
+            return Decision(terminal=Terminal.of("workspace", "delivery_refused"), output=output, detail=why)
         if delivered.status == "conflict":
-            return Decision(terminal=Terminal.of("workspace", "delivery_conflict"), output=output)
+            why = self._told(f"changed since the run's base: {_named(delivered.paths)}")
+            return Decision(terminal=Terminal.of("workspace", "delivery_conflict"), output=output, detail=why)
         if delivered.status not in ("delivered", "skipped"):
             raise NodeError(f"the node answered {delivered.status} to an apply", reason="unavailable")
         return decision
@@ -165,3 +182,8 @@ class Finalizer:
         payload = DeliveryCompleted(delivery=delivery, paths=paths)
         await self._journal.append(NewEvent(type="delivery.completed", payload=payload))
         return Decision(terminal=Terminal.completed(), output=output)
+
+
+def _named(paths: Sequence[str]) -> str:
+    more = len(paths) - _NAMED_PATHS
+    return ", ".join(paths[:_NAMED_PATHS]) + (f" and {more} more" if more > 0 else "")
