@@ -80,16 +80,16 @@ def _settings(options: ServeOptions) -> Config:
     named = folder_named(options.workspace, here)
     if options.workspace is not None and named is None:
         raise NotFound(f"there is no folder {options.workspace}", param="workspace")
-    root = find_repository_root(named or here) or named or here
+    repository = find_repository_root(named or here)
     config = load_config(
         environment=os.environ,
         folder=here,
-        repository=root,
+        repository=repository,
         named=options.config_file,
         overrides={"host": table} if table else None,
         allow_unconfined=options.allow_unconfined,
     )
-    config = _with_workspace(config, root, wanted=named is not None)
+    config = _with_workspace(config, repository or named or here, wanted=named is not None)
     needs_pool = any(
         stage.model is None and stage.pool in (None, "default")
         for binding in config.bindings.values()
