@@ -13,8 +13,9 @@ from git_repository import git, look
 from host_kit import make_config, request
 from remit.config import Config
 from remit.contract import RunView
-from remit.errors import InvalidRequest, NotFound
+from remit.errors import InvalidRequest, NotFound, SessionBusy
 from remit.host import Host
+from remit.runs import Submission, Submitted
 
 FINISH = "Now finish it."
 WHOLE = '[ "$(cat a.txt)" = old ] || [ -f b.txt ]'
@@ -120,3 +121,34 @@ async def test_what_cannot_be_continued_says_so(tmp_path: Path) -> None:
         assert second.started_at is None
         third = await run(host, FINISH, session_id=first.session_id)
         assert third.status == "completed"
+
+
+async def test_a_session_is_taken_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One active root run per session, also where one request names the session and another a run of it."""
+    async with Host(configure(tmp_path, "auto")) as host:
+        root = await run(host, "Begin it.", limits={"max_revisions": 0})
+        second = await run(host, "Begin it.", session_id=root.session_id, limits={"max_revisions": 0})
+        submit = host.store.submit
+
+        async def submit_slowly(submission: Submission) -> Submitted:
+            await asyncio.sleep(0.3)  # whoever may look at the session by now finds it free
+            return await submit(submission)
+
+        monkeypatch.setattr(host.store, "submit", submit_slowly)
+        bodies = [{"session_id": root.session_id}, {"continues": second.id}]
+        answers = await asyncio.wait_for(_start_together(host, bodies), 60)
+        assert sorted(answers) == ["busy", "started"]
+
+
+async def _start_together(host: Host, bodies: list[dict[str, Any]]) -> list[str]:
+    async def start(body: dict[str, Any]) -> str:
+        try:
+            started = await host.start(request(FINISH, delivery="patch", **body))
+        except SessionBusy:
+            return "busy"
+        await started.ended()
+        return "started"
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(start(body)) for body in bodies]
+    return [task.result() for task in tasks]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -84,3 +85,15 @@ async def test_only_runs_of_the_same_tenant_are_continued() -> None:
         facts = await StoreSessions(world.store).look(session_id=None, continues=first.id, tenant="other")
         with pytest.raises(NotFound):
             await world.admit(facts=facts, continues=first.id)
+
+
+async def test_nodes_know_the_continued_run_by_the_name_it_had_there() -> None:
+    """R38: two tenants' runs of one id are two runs on a node, and are continued as two."""
+    async with run_world(*good_replies()) as world:
+        first = await world.drive(preserve="always")
+        await go_on(world, first.id, id="later")
+        stored = await world.store.find_run(first.id), await world.store.find_run("later")
+        for tenant in ("local", "acme"):
+            earlier, later = (replace(run, tenant=tenant) for run in stored if run is not None)
+            assert later.outside_continues == earlier.outside_id
+            assert earlier.outside_continues is None
