@@ -257,3 +257,44 @@ async def wait_for_tool(client: object, run_id: str) -> dict[str, object]:
                 return entry
         await asyncio.sleep(0.02)
     pytest.fail("no tool call was ever seen")
+
+
+async def test_patch_is_delivered_by_hand(world: DoorWorld) -> None:
+    """A reviewed patch is applied later, all or nothing; the run shows the newest state, its log says who."""
+    world.replies = (PLAN, WRITE, WORK, REVIEW)
+    async with world.open() as door, door.client() as client:
+        run = (await client.post("/api/v1/runs", json=BODY, params={"wait_ms": 30_000})).json()
+        path = f"/api/v1/runs/{run['id']}"
+        delivered = await client.post(f"{path}/deliver")
+        assert delivered.json()["delivery"] == {"mode": "apply", "status": "delivered", "ref": None}
+        assert (world.root / "new.txt").read_text() == "new\n"
+        assert (await client.get(path)).json()["delivery"]["status"] == "delivered"
+        (line,) = (await client.get(f"{path}/history")).json()["data"]
+        assert line["type"] == "delivery.completed"
+        assert line["data"]["by"].startswith("key_")
+        late = await client.post(f"{path}/discard")
+        assert (late.status_code, late.json()["code"]) == (409, "precondition_failed")
+        (world.root / "new.txt").write_text("mine\n")
+        other = (await client.post("/api/v1/runs", json=BODY, params={"wait_ms": 30_000})).json()
+        (world.root / "new.txt").write_text("changed meanwhile\n")
+        conflict = await client.post(f"/api/v1/runs/{other['id']}/deliver")
+        assert conflict.json()["delivery"]["status"] == "conflict"
+        assert (world.root / "new.txt").read_text() == "changed meanwhile\n"
+
+
+async def test_discarded_and_unreviewed_patches_are_not_delivered(world: DoorWorld) -> None:
+    """A discarded patch stays unapplied; an unreviewed one needs a binding that lets its callers."""
+    world.replies = (WRITE, WORK, PLAN, REVIEW)
+    async with world.open() as door, door.client() as client:
+        run = (await client.post("/api/v1/runs", json=BODY, params={"wait_ms": 30_000})).json()
+        path = f"/api/v1/runs/{run['id']}"
+        assert (await client.post(f"{path}/discard")).json()["delivery"]["status"] == "discarded"
+        assert (await client.get(path)).json()["delivery"]["status"] == "discarded"
+        assert (await client.post(f"{path}/deliver")).status_code == 409
+        direct = (
+            await client.post("/api/v1/runs", json={**BODY, "binding": "direct"}, params={"wait_ms": 30_000})
+        ).json()
+        for body in ({}, {"unreviewed": True}):
+            refused = await client.post(f"/api/v1/runs/{direct['id']}/deliver", json=body)
+            assert (refused.status_code, refused.json()["param"]) == (409, "unreviewed")
+        assert not (world.root / "new.txt").exists()

@@ -8,11 +8,11 @@ from datetime import datetime
 from typing import Protocol
 
 from remit.admission import Admitted, Binding, Caller
-from remit.contract import ApiKey, CancelReceipt, RunView, WorkKind
+from remit.contract import ApiKey, CancelReceipt, Delivery, RunView, WorkKind
 from remit.models import PoolSettings
 from remit.primitives import Clock, Ids
 from remit.requests import ParsedRequest
-from remit.runs import BilledAttempt, CancelBy, Feed, RunStore, SessionRow, Started, Tombstone
+from remit.runs import BilledAttempt, CancelBy, Feed, RunStore, SessionRow, Started, StoredRun, Tombstone
 from remit.work import Metrics, ObservedStage
 from remit.workspaces import WorkspaceSettings
 
@@ -201,6 +201,25 @@ class ServedHost(Protocol):
 
     def acknowledge(self, run_id: str, *, tenant: str, accepted: bool) -> bool:
         """Answer a run that waits for it. False: it isn't waiting, and nothing changed."""
+        ...
+
+    async def deliver(
+        self, run: StoredRun, *, caller: Caller, unreviewed: bool, allow_protected: bool
+    ) -> Delivery:
+        """Apply the patch of an ended run to its workspace, all or nothing.
+
+        Raises:
+            PreconditionFailed: It can't be; the message says what would let it.
+            NotFound: Its workspace isn't there any more.
+        """
+        ...
+
+    async def discard(self, run: StoredRun, *, caller: Caller) -> Delivery:
+        """Let the patch of an ended run never be applied.
+
+        Raises:
+            PreconditionFailed: It was, or there is none.
+        """
         ...
 
     def work_page(

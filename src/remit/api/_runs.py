@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pydantic import Field, field_validator
 from starlette.responses import Response
 
@@ -14,12 +16,15 @@ from remit.api._shapes import (
     CancelAnswer,
     CancelBody,
     Changed,
+    DeliverBody,
+    Delivered,
     DryRun,
     RunEnd,
     RunPage,
 )
 from remit.contract import (
     CancelReceipt,
+    Delivery,
     Model,
     Moment,
     RunRequest,
@@ -31,7 +36,7 @@ from remit.contract import (
 from remit.errors import NotFound, PreconditionFailed
 from remit.primitives import clean_text
 from remit.requests import parse_request
-from remit.runs import StoredRun, Tombstone
+from remit.runs import HistoryEntry, StoredRun, Tombstone
 
 MAX_WAIT_MS = 3_600_000
 MAX_PAGE = 500
@@ -153,7 +158,7 @@ async def _list(call: Call) -> Answer:
 
 
 async def _read(call: Call) -> Answer:
-    return json_answer((await get_run(call)).view)
+    return json_answer(await _with_newest_delivery(call, (await get_run(call)).view))
 
 
 # ---- stop
@@ -215,6 +220,47 @@ async def _acknowledge(call: Call) -> Answer:
     stored = await get_run(call)
     changed = call.host.acknowledge(stored.view.id, tenant=call.tenant, accepted=body.accepted)
     return json_answer(Changed(changed=changed, run=end_of(await _view_of(call, stored.view.id))))
+
+
+async def _deliver(call: Call) -> Answer:
+    body = checked(DeliverBody, {} if call.body is None else as_object(call.body), "a field of this call")
+    stored = await get_run(call)
+    delivery = await call.host.deliver(
+        stored, caller=call.caller, unreviewed=body.unreviewed, allow_protected=body.allow_protected
+    )
+    return json_answer(Delivered(run=end_of(stored.view), delivery=delivery))
+
+
+async def _discard(call: Call) -> Answer:
+    stored = await get_run(call)
+    delivery = await call.host.discard(stored, caller=call.caller)
+    return json_answer(Delivered(run=end_of(stored.view), delivery=delivery))
+
+
+async def _with_newest_delivery(call: Call, view: RunView) -> RunView:
+    """The run, with what was done with its patch by hand since it ended."""
+    if not view.status.ended or view.patch is None:
+        return view
+    delivery = newest_delivery(view, await call.host.store.read_history(view.id, tenant=call.tenant))
+    return view if delivery == view.delivery else view.model_copy(update={"delivery": delivery})
+
+
+def newest_delivery(view: RunView, history: Sequence[HistoryEntry]) -> Delivery | None:
+    """The state of a run's delivery after what its host log says. Pure."""
+    delivery = view.delivery
+    for entry in history:
+        match entry.type:
+            case "delivery.completed":
+                delivery = Delivery(mode="apply", status="delivered")
+            case "delivery.conflict":
+                delivery = Delivery(mode="apply", status="conflict")
+            case "delivery.discarded":
+                delivery = Delivery(mode="patch", status="discarded")
+            case "delivery.undone":
+                delivery = view.delivery
+            case _:
+                pass
+    return delivery
 
 
 async def read_patch(call: Call) -> Answer:
@@ -295,6 +341,31 @@ OPERATIONS = (
         names="run",
         body=AcknowledgeBody,
         says={200: Says(text="Whether it was waiting.", shape=Changed)},
+    ),
+    Operation(
+        id="deliver_run",
+        method="POST",
+        path="/api/v1/runs/{id}/deliver",
+        summary="Apply the patch of an ended run to its workspace, all or nothing.",
+        handle=_deliver,
+        scope="run",
+        names="run",
+        body=DeliverBody,
+        body_required=False,
+        says={200: Says(text="What became of it: `delivered`, or `conflict` and nothing applied.",
+                        shape=Delivered)},
+        errors=("precondition_failed", "node"),
+    ),
+    Operation(
+        id="discard_run",
+        method="POST",
+        path="/api/v1/runs/{id}/discard",
+        summary="Let the patch of an ended run never be applied.",
+        handle=_discard,
+        scope="run",
+        names="run",
+        says={200: Says(text="It won't be.", shape=Delivered)},
+        errors=("precondition_failed",),
     ),
     Operation(
         id="read_patch",

@@ -12,6 +12,7 @@ from remit.contract import (
     AttemptUsage,
     CancelReceipt,
     Coverage,
+    Delivery,
     DeliveryMode,
     LimitRequest,
     Model,
@@ -93,6 +94,22 @@ class AcknowledgeBody(Model):
     """The caller's answer to a run that waits for it."""
 
     accepted: StrictBool
+
+
+class DeliverBody(Model):
+    """What is allowed by hand, where the run's binding lets its callers."""
+
+    unreviewed: StrictBool = False
+    """Whether a patch that no review has passed may be applied."""
+    allow_protected: StrictBool = False
+    """Whether protected paths may be touched."""
+
+
+class Delivered(Model):
+    """What became of a patch by hand."""
+
+    run: RunEnd
+    delivery: Delivery
 
 
 class Changed(Model):

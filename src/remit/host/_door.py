@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from remit.admission import Admitted, Binding, Caller
 from remit.api import Cancelled, NodeRow, Places, ServedStore, WorkRow
-from remit.contract import CancelReceipt, RunView, WorkKind
+from remit.contract import CancelReceipt, Delivery, RunView, WorkKind
 from remit.errors import NotFound
+from remit.host._delivering import apply_patch, check_deliverable, check_discardable
 from remit.models import PoolSettings
+from remit.node_agent import node_folder
 from remit.primitives import Clock, Ids
 from remit.requests import ParsedRequest
 from remit.results import write_receipt
@@ -26,6 +30,7 @@ from remit.runs import (
     TurnBlocked,
     TurnStart,
     TurnStop,
+    despite_cancel,
     id_of_name,
     name_in_host,
     split_request,
@@ -241,6 +246,40 @@ class HostDoor:
         """Answer a run that waits for it; see `ServedHost`."""
         control = self._parts.engine.find_control(run_id, tenant=tenant)
         return control is not None and control.acknowledge(accepted)
+
+    # ---- deliveries by hand
+
+    async def deliver(
+        self, run: StoredRun, *, caller: Caller, unreviewed: bool, allow_protected: bool
+    ) -> Delivery:
+        """Apply the patch of an ended run; see `ServedHost`. Cancellation: it is applied whole, or not."""
+        history = await self._parts.store.read_history(run.view.id, tenant=run.tenant)
+        check_deliverable(run, history, self.bindings.get(run.view.binding), unreviewed, allow_protected)
+        workspace = self.workspaces.get(run.view.workspace.ref) if run.view.workspace is not None else None
+        if workspace is None:
+            raise NotFound("the run's workspace isn't configured here any more", param="id")
+        order = partial(apply_patch, self._node_data(), run, workspace, allow_protected=allow_protected)
+        return await despite_cancel(self._apply(run, order, caller, unreviewed=unreviewed))
+
+    async def _apply(
+        self, run: StoredRun, order: Callable[[], Delivery], caller: Caller, *, unreviewed: bool
+    ) -> Delivery:
+        delivery = await asyncio.to_thread(order)
+        word = "delivery.completed" if delivery.status == "delivered" else "delivery.conflict"
+        data = {"mode": delivery.mode, "by": caller.key_id or "hand", "unreviewed": unreviewed}
+        await self._parts.store.log(run.view.id, word, data, tenant=run.tenant)
+        return delivery
+
+    async def discard(self, run: StoredRun, *, caller: Caller) -> Delivery:
+        """Let the patch never be applied; see `ServedHost`."""
+        history = await self._parts.store.read_history(run.view.id, tenant=run.tenant)
+        check_discardable(run, history)
+        data = {"by": caller.key_id or "hand"}
+        await self._parts.store.log(run.view.id, "delivery.discarded", data, tenant=run.tenant)
+        return Delivery(mode="patch", status="discarded")
+
+    def _node_data(self) -> Path:
+        return node_folder(self._host.config.data).resolve()
 
     # ---- live work
 
