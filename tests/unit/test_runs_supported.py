@@ -43,7 +43,7 @@ def test_plain_requests_pass() -> None:
 
 
 SETTINGS = [
-    "[bindings.a]\ndelegate = true\n",
+    '[bindings.a]\ndelegate = true\nprofile = "direct"\n',
     '[bindings.a]\nprofile = "answer"\n',
     '[bindings.a]\ndelivery = "branch"\n',
     '[[nodes.local.workspaces]]\nref = "a"\nroot = "."\nsetup = ["make"]\n',

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from remit.contract import DeliveryMode, LimitRequest, Model, Preserve, Profile, StageKind
 
@@ -91,7 +91,13 @@ class Binding(Model):
     """Models that a request may name, as patterns on `NAME:MODEL`, such as `openai:*`."""
     allow_override: tuple[Override, ...] = DEFAULT_OVERRIDES
     delegate: bool = False
-    """Whether work may start child runs."""
+    """Whether work may start child runs, which are reviewed as this run is."""
+
+    @model_validator(mode="after")
+    def _children_are_reviewed(self) -> Self:
+        if self.delegate and self.profile != "reviewed":
+            raise ValueError('`delegate = true` needs `profile = "reviewed"`: child runs are reviewed')
+        return self
 
     def stage(self, kind: StageKind) -> StageBinding:
         """The binding of one stage."""

@@ -35,8 +35,6 @@ def refuse_later_binding(binding: Binding) -> None:
         ConfigError: The message names the key.
     """
     where = f"bindings.{binding.name}"
-    if binding.delegate:
-        raise ConfigError(f"{where}.delegate: this version can't do that yet; remove the setting")
     if binding.profile == "answer":
         raise ConfigError(f'{where}.profile: "answer" comes with a later version')
     if binding.delivery == "branch":

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from types import TracebackType
 
 from remit.errors import InternalError, MisuseError, NotFound, OwnershipError, RemitError
@@ -74,6 +75,16 @@ class EmbeddedEngine:
             )
             self._group.create_task(self._drive(run_id, tenant, control), name=f"drive {name}")
         return control
+
+    @contextmanager
+    def attached(self, tenant: str, run_id: str, control: RunControl) -> Generator[None]:
+        """Let a run that another one drives, as its child, be found here for the length of a block."""
+        name = name_in_host(tenant, run_id)
+        self._controls[name] = control
+        try:
+            yield
+        finally:
+            del self._controls[name]
 
     def find_control(self, run_id: str, *, tenant: str = "local") -> RunControl | None:
         """The control of a run that this host drives now; None when it doesn't."""

@@ -217,6 +217,7 @@ class _Opening:
             control=control,
             place=parts.admission.permits.place(name_in_host(stored.tenant, stored.view.id)),
             times=settings.times,
+            attach=parts.engine.attached,
         )
 
 

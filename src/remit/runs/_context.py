@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from remit.admission import Binding, Place
+from remit.admission import Binding
 from remit.contract import StageKind
 from remit.models import ModelPool
 from remit.nodes import NodeLink
 from remit.primitives import Clock, Ids
 from remit.runs._control import RunControl
 from remit.runs._feed import Feed
+from remit.runs._lineage import Parentage
 from remit.runs._ports import RunStore, StoredRun
 from remit.usage import PriceBook
 from remit.work import WorkRegistry
@@ -31,6 +34,22 @@ class RunTimes:
     """Beyond the link's grace, for what is still running when the end is decided."""
 
 
+class RunPlace(Protocol):
+    """What bounds how many runs go on at once, from the side of one of them."""
+
+    async def acquire(self) -> None:
+        """Wait for it."""
+        ...
+
+    def release(self) -> None:
+        """Give it back."""
+        ...
+
+
+def _attach_nowhere(tenant: str, run_id: str, control: RunControl) -> AbstractContextManager[object]:
+    return nullcontext()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
     """One run's surroundings."""
@@ -48,6 +67,10 @@ class RunContext:
     clock: Clock
     ids: Ids
     control: RunControl
-    place: Place
+    place: RunPlace
     """Of the bounded number of runs that go on at once; asked for at admission."""
     times: RunTimes = field(default_factory=RunTimes)
+    parentage: Parentage | None = None
+    """Where a child run comes from; None: nobody's child."""
+    attach: Callable[[str, str, RunControl], AbstractContextManager[object]] = _attach_nowhere
+    """Lets others find a child by tenant and id for as long as it is driven here."""

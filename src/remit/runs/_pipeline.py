@@ -28,6 +28,7 @@ from remit.contract import (
     StageKind,
     StageStarted,
     Terminal,
+    ToolSpec,
     WorkKind,
 )
 from remit.errors import InternalError, OwnershipError
@@ -46,6 +47,7 @@ from remit.runs._tools import RunTools
 from remit.runs._work import RunWork
 from remit.stages import CommandRecord, Partial, StageAnswer, StageInput, StageRunner, text_sha256
 from remit.usage import Budget, WorkingTime
+from remit.workspaces import DELEGATE
 
 _TRIGGERS: dict[StageKind, Trigger] = {
     "plan": Trigger.PLAN,
@@ -306,7 +308,7 @@ class Pipeline:
             request_text=request.text(),
             instructions="\n\n".join(instructions) or None,
             brief=self._prepared.brief if self._prepared else "",
-            tools=self._prepared.tools if self._prepared else (),
+            tools=self._offered(kind),
             options=binding.stage(kind).options,
             limits=view.limits,
             require_evidence=binding.require_evidence and self._tools is not None,
@@ -316,6 +318,12 @@ class Pipeline:
             commands=tuple(self._commands),
             **inputs,
         )
+
+    def _offered(self, kind: StageKind) -> tuple[ToolSpec, ...]:
+        """The workspace's tools; work may also start child runs, where the binding says so."""
+        known = self._prepared.tools if self._prepared is not None else ()
+        delegates = kind == "work" and self._tools is not None and self._tools.delegation is not None
+        return (*known, DELEGATE) if delegates else known
 
     def _begin(self, kind: StageKind, stage_id: str) -> list[NewEvent]:
         """The facts that the stage's first append carries; the first stage starts the clock."""

@@ -101,6 +101,7 @@ async def _prepare_node(context: RunContext, journal: RunJournal, work: RunWork)
         subdir=(asked.subdir if asked else None) or "",
         isolation="in_place" if context.stored.request.in_place else None,
         continues=context.stored.outside_continues,
+        parent=parent.node_run_id if (parent := context.parentage) is not None else None,
     )
     with work.item(WorkKind.NODE_CALL, "prepare", name="prepare") as item:
         try:

@@ -6,6 +6,7 @@ run.settling (the decision) ─> processes, checkout, residencies ─> usage ─
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from remit.contract import (
     CancelReceipt,
@@ -49,14 +50,29 @@ _TRIGGERS = {
 
 
 class Settlement:
-    """Takes one run from its decision to its terminal. Nothing cancels it; it bounds its own time."""
+    """Takes one run from its decision to its terminal. Nothing cancels it; it bounds its own time.
+
+    Args:
+        context: The run's surroundings.
+        journal: Its log.
+        work: Its work items.
+        tools: Its hands; None without a workspace.
+        children: Its child runs, however deep, which have ended: they are on its bill.
+    """
 
     def __init__(
-        self, context: RunContext, journal: RunJournal, work: RunWork, tools: RunTools | None
+        self,
+        context: RunContext,
+        journal: RunJournal,
+        work: RunWork,
+        tools: RunTools | None,
+        *,
+        children: Sequence[str] = (),
     ) -> None:
         self._context = context
         self._journal = journal
         self._work = work
+        self._children = children
         self._draining = Draining(context, journal, work, tools)
 
     async def settle(self, decision: Decision, *, stage_id: str | None) -> RunView:
@@ -124,10 +140,15 @@ class Settlement:
         view, tenant = self._journal.view, self._context.stored.tenant
         try:
             attempts = await self._context.store.read_attempts(view.id, tenant=tenant)
+            below = [
+                LedgerRow.of(child, row.started, row.ended)
+                for child in self._children
+                for row in await self._context.store.read_attempts(child, tenant=tenant)
+            ]
         except StorageError:
             return summarise([], readable=False), strict_causes([], readable=False)
         rows = [LedgerRow.of(view.id, row.started, row.ended) for row in attempts]
-        return summarise(rows), strict_causes(rows)
+        return summarise(rows, below), strict_causes([*rows, *below])
 
     # ---- the terminal
 

@@ -8,10 +8,12 @@ import logging
 from remit.contract import CancelRequested, Prepared, RunView, Terminal
 from remit.errors import OwnershipError, StorageError
 from remit.events import NewEvent
+from remit.runs._children import Delegation
 from remit.runs._context import RunContext
 from remit.runs._control import CancelAsked
 from remit.runs._endings import Decision, classify_error, detail_of
 from remit.runs._journal import RunJournal
+from remit.runs._lineage import Offspring
 from remit.runs._naming import name_in_host
 from remit.runs._pipeline import Pipeline
 from remit.runs._preparation import prepare_run, within_queue_time
@@ -20,6 +22,7 @@ from remit.runs._settlement import Settlement
 from remit.runs._tools import RunTools
 from remit.runs._work import RunWork
 from remit.usage import Budget
+from remit.work import WorkId
 
 _log = logging.getLogger(__name__)
 
@@ -49,6 +52,10 @@ class Supervisor:
         self._pipeline: Pipeline | None = None
         self._session_context: str | None = None
         self._live: asyncio.Task[Decision | OwnershipError] | None = None
+        parent = context.parentage
+        self._offspring = Offspring(
+            limit=view.limits.max_children, above=parent.offspring if parent is not None else None
+        )
 
     async def drive(self) -> RunView:
         """Take the run to its end; returns once the terminal is durable.
@@ -57,14 +64,18 @@ class Supervisor:
             OwnershipError: Somebody else owns the run; nothing more was written.
             StorageError: The end couldn't be stored; whoever starts next finds the run unfinished.
         """
-        self._work.begin(self._stop_live)
+        parent = self._context.parentage
+        called_by = WorkId(parent.session_name, parent.work_id) if parent is not None else None
+        self._work.begin(self._reached, parent=called_by)
         self._context.control.on_cancel(lambda asked: self._work.cancel())
         try:
             with self._work.residencies.acquire("pipeline"):
                 decision = await self._decide()
             self._context.control.committed = True
             cut_off = self._cut_off_stage(decision)
-            settlement = Settlement(self._context, self._journal, self._work, self._tools)
+            settlement = Settlement(
+                self._context, self._journal, self._work, self._tools, children=self._offspring.run_ids
+            )
             view = await settlement.settle(decision, stage_id=cut_off)
             self._context.control.durable.set()
             await settlement.put_away()
@@ -73,6 +84,15 @@ class Supervisor:
             self._context.place.release()
         self._context.control.end(view)
         return view
+
+    def _reached(self) -> None:
+        """A cancel has reached the run in the registry: its own, or one of the call that it is a child of."""
+        control = self._context.control
+        if self._context.parentage is not None and control.asked is None:
+            now, monotonic = self._context.clock.now(), self._context.clock.monotonic()
+            reason = "the call that started it was stopped"
+            control.ask(CancelAsked(by="caller", reason=reason, at=now, at_monotonic=monotonic))
+        self._stop_live()
 
     def _stop_live(self) -> None:
         """A cancel has reached the run: whatever its pipeline does is cut off."""
@@ -139,16 +159,34 @@ class Supervisor:
         prepared = await within_queue_time(self._admitted(), self._context, self._journal)
         if self._tools is not None and prepared is not None:
             self._tools.use_base(prepared)
+        limits, parent = self._journal.view.limits, self._context.parentage
+        budget = Budget(limits) if parent is None else parent.budget.child(limits)
+        self._offer_children(budget)
         self._pipeline = Pipeline(
             self._context,
             self._journal,
             self._work,
             tools=self._tools,
             prepared=prepared,
-            budget=Budget(self._journal.view.limits),
+            budget=budget,
             session_context=self._session_context,
         )
         return await self._pipeline.run()
+
+    def _offer_children(self, budget: Budget) -> None:
+        tools = self._tools
+        if tools is None or not Delegation.is_offered(self._context):
+            return
+        tools.delegation = Delegation(
+            self._context,
+            self._journal,
+            self._work,
+            budget=budget,
+            offspring=self._offspring,
+            drive=lambda child: Supervisor(child).drive(),
+            apply=tools.take_over,
+            remaining_s=tools.left_s,
+        )
 
     @property
     def _stage_id(self) -> str | None:

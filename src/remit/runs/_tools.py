@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, Protocol
 
 from remit.contract import (
     ArtifactRequest,
@@ -35,6 +35,7 @@ from remit.runs._shield import despite_cancel
 from remit.runs._work import RunWork, WorkItem
 from remit.stages import ToolUse
 from remit.work import CancelToken, Residency
+from remit.workspaces import DELEGATE
 
 
 class _StopOnce:
@@ -69,6 +70,14 @@ async def _ended(task: asyncio.Task[None]) -> None:
     await asyncio.wait({task})
 
 
+class Delegates(Protocol):
+    """Who starts the child runs of a run."""
+
+    async def call(self, use: ToolUse, *, max_shown_bytes: int) -> ToolResponse:
+        """Do one call. Cancellation: the child has its terminal before the cancel goes on."""
+        ...
+
+
 class RunTools:
     """Everything that a run asks of its node.
 
@@ -88,6 +97,12 @@ class RunTools:
         """Held from when open was sent until the checkout is put away; None: open was never sent."""
         self.remaining_s: Callable[[], float | None] = lambda: None
         """What stage and run have left; set by the pipeline for each stage."""
+        self.delegation: Delegates | None = None
+        """Who starts child runs; None: nobody may."""
+
+    def left_s(self) -> float | None:
+        """What stage and run have left now."""
+        return self.remaining_s()
 
     def use_base(self, prepared: Prepared) -> None:
         """The base that `open` starts from."""
@@ -120,6 +135,7 @@ class RunTools:
             subdir=self._subdir,
             isolation=prepared.isolation,
             continues=self._context.stored.outside_continues,
+            parent=parent.node_run_id if (parent := self._context.parentage) is not None else None,
         )
         with self._work.item(WorkKind.NODE_CALL, "open", name="open") as item:
             async with self._on_record(item):
@@ -172,6 +188,8 @@ class RunTools:
         Cancellation: the call is stopped on the node, down to its last process, before the cancel goes on.
         """
         await self.ensure_open()
+        if self.delegation is not None and use.name == DELEGATE.name:
+            return await self.delegation.call(use, max_shown_bytes=max_shown_bytes)
         limits = self._journal.view.limits
         left = self.remaining_s()
         request = ToolRequest(
@@ -217,6 +235,16 @@ class RunTools:
         if response.status == "cancelled":
             item.how = ended_as
         return response
+
+    async def take_over(self, request: ToolRequest, item: WorkItem) -> ToolResponse:
+        """Put a child's changes into this run's checkout, as the one effect of the call that started it."""
+        use = ToolUse(
+            stage_id=request.stage_id,
+            tool_call_id=request.tool_call_id,
+            name=request.name,
+            arguments=request.arguments,
+        )
+        return await self._ask(request, item, _StopOnce(lambda: self._stop(use)), ended_as="closed")
 
     def _plugin_of(self, name: str) -> str | None:
         """The MCP server whose tool this is; None: it is the workspace's own."""

@@ -17,6 +17,7 @@ from remit.work import (
     NodeCallHandle,
     Residencies,
     ScopeHandle,
+    WorkId,
     WorkRegistry,
     WorkSpec,
 )
@@ -75,9 +76,22 @@ class RunWork:
         """The work id of a named piece of this run."""
         return f"{self.root_id}.{name}"
 
-    def begin(self, stop: Callable[[], object]) -> None:
-        """Register the run itself; `stop` is called when a cancel reaches it, and must not wait."""
-        self._register(WorkKind.RUN, "run", self.root_id, None, ScopeHandle(stop))
+    def begin(self, stop: Callable[[], object], *, parent: WorkId | None = None) -> None:
+        """Register the run itself.
+
+        Args:
+            stop: Called when a cancel reaches it; it must not wait.
+            parent: The call of another run that started this one; None: nobody's child.
+        """
+        spec = WorkSpec(
+            work_id=self.root_id,
+            kind=WorkKind.RUN,
+            label="run",
+            handle=ScopeHandle(stop),
+            parent_work_id=parent.work_id if parent is not None else None,
+            parent_session_id=parent.session_id if parent is not None else None,
+        )
+        self.registry.register(self.session_id, spec)
 
     def end(self, how: How) -> None:
         """The run itself has ended."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from remit.workspaces._service import NodeService
     from remit.workspaces._settings import DEFAULT_PROTECTED, CommandDefinition, Mount, WorkspaceSettings
     from remit.workspaces._shelf import Toolchain, Toolchains
-    from remit.workspaces._tool_schemas import strict_parameters, tools_for
+    from remit.workspaces._tool_schemas import DELEGATE, strict_parameters, tools_for
     from remit.workspaces._toolchains import find_toolchains
     from remit.workspaces._tools import ToolCall, ToolOutcome, ToolRunner, call_fingerprint
 
@@ -42,6 +42,7 @@ _HOMES = {
     "CommandResult": "_command",
     "CommandSpec": "_command",
     "DEFAULT_PROTECTED": "_settings",
+    "DELEGATE": "_tool_schemas",
     "Deliveries": "_delivery",
     "DeliveryOrder": "_delivery",
     "Keeper": "_keeper",
@@ -80,6 +81,7 @@ _HOMES = {
 
 __all__ = [
     "DEFAULT_PROTECTED",
+    "DELEGATE",
     "CheckDefinition",
     "Checkout",
     "CheckoutRequest",

@@ -41,6 +41,8 @@ class KeptCheckout:
     storage: Storage
     pin: BasePin
     isolation: Literal["overlay", "copy"]
+    open: bool = False
+    """Whether it is a parent's, which is open and stands still while it is copied."""
 
 
 class _Stopped(Exception):
@@ -172,6 +174,8 @@ def _copy_kept(kept: KeptCheckout, target: Storage, check: Callable[[], None]) -
     if target.upper.exists() or target.tree.exists():  # taken up before: it goes on with what it holds
         return ()
     target.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if kept.open:
+        return _copy_parts(kept, target, check)
     try:
         lock = kept.storage.lock_shared()
     except BlockingIOError:

@@ -52,7 +52,12 @@ class PreparedWorkspace:
     @property
     def continues(self) -> str | None:
         """The run whose work it goes on with."""
-        return self.kept.run_id if self.kept is not None else None
+        return self.kept.run_id if self.kept is not None and not self.kept.open else None
+
+    @property
+    def parent(self) -> str | None:
+        """The run that it is a child of."""
+        return self.kept.run_id if self.kept is not None and self.kept.open else None
 
 
 class BaseReader:

@@ -6,7 +6,7 @@ import asyncio
 import errno
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -39,11 +39,13 @@ from remit.contract import (
 )
 from remit.errors import InternalError, NodeError, RemitError
 from remit.primitives import Clock, Ids
+from remit.workspaces._changes import Changes
 from remit.workspaces._checkout import Checkout
 from remit.workspaces._checks import CheckDefinition, CheckRun, compare, describe_broken, run_check
 from remit.workspaces._collect import IgnoreMemory
 from remit.workspaces._continuing import copy_kept, load_root, read_facts_of_copy, save_root
 from remit.workspaces._delivery import Deliveries, DeliveryOrder, Recovered
+from remit.workspaces._forking import changes_since, changes_to_take_over, note_fork, prepared_child
 from remit.workspaces._keeper import Keeper
 from remit.workspaces._mcp_settings import McpServer
 from remit.workspaces._patch import PatchFolders
@@ -70,7 +72,7 @@ from remit.workspaces._service_runs import (
     to_the_end,
 )
 from remit.workspaces._settings import WorkspaceSettings
-from remit.workspaces._snapshot import RunFolder, take_snapshot
+from remit.workspaces._snapshot import Bundle, RunFolder, take_snapshot
 from remit.workspaces._sweeping import KEPT, sweep_node
 from remit.workspaces._tool_commands import command_call_id
 from remit.workspaces._tool_schemas import tools_for
@@ -284,8 +286,11 @@ class NodeService:
         with run.active(Activity(label="prepare")) as activity:
             if request.continues is not None:
                 await activity.run(self._make_continuable(request.continues, request.timeout_ms))
-            prepared = await activity.run(self._preparer.prepare(settings, request))
-            plugins = await activity.run(self._list_plugins(prepared, request.timeout_ms))
+            if request.parent is not None:
+                prepared, plugins = self._prepare_child(request.parent)
+            else:
+                prepared = await activity.run(self._preparer.prepare(settings, request))
+                plugins = await activity.run(self._list_plugins(prepared, request.timeout_ms))
         run.prepared, run.plugins = prepared, plugins
         folder = RunFolder.of(self._data, request.run_id).folder
         await asyncio.to_thread(save_root, folder, prepared.pin, settings.ref)
@@ -302,6 +307,18 @@ class NodeService:
             notes=(*prepared.notes, *plugins.notes),
             cached=prepared.cached,
         )
+
+    def _prepare_child(self, parent_id: str) -> tuple[PreparedWorkspace, WorkspacePlugins]:
+        """What a child starts from: everything that is known for its parent."""
+        parent = self._get_parent(parent_id)
+        prepared = prepared_child(parent_id, parent.get_prepared(), parent.checkout)
+        return prepared, parent.plugins or WorkspacePlugins(commands={})
+
+    def _get_parent(self, parent_id: str) -> NodeRun:
+        parent = self._runs.get(parent_id)
+        if parent is None:
+            raise NodeError(f"run {parent_id} isn't known on this node", reason="lost")
+        return parent
 
     async def _make_continuable(self, run_id: str, timeout_ms: int) -> None:
         """Wait until a run's checkout is put away, which it may be only after the run's terminal.
@@ -330,7 +347,7 @@ class NodeService:
         async with run.opening:
             if run.checkout is None:
                 prepared = run.get_prepared()
-                if request.continues != prepared.continues:
+                if (request.continues, request.parent) != (prepared.continues, prepared.parent):
                     raise NodeError("this run was prepared from another start", reason="refused")
                 if prepared.pin.id != request.base:
                     raise NodeError(f"the base {request.base} isn't the prepared one", reason="refused")
@@ -380,10 +397,25 @@ class NodeService:
             working_folder=prepared.subdir,
             servers=run.servers,
             plugins=plugins.tools if plugins is not None else (),
+            child_changes=lambda child: asyncio.to_thread(
+                changes_to_take_over, self._data, run.run_id, child
+            ),
         )
+
+    async def _fork(self, child: NodeRun, parent: NodeRun) -> Changes:
+        """What a child starts with. Its parent waits in a call, so nothing but a server could write."""
+        await parent.stop_servers()
+        at_fork = await self._look(parent)
+        folders = [RunFolder.of(self._data, run.run_id) for run in (child, parent)]
+        await asyncio.to_thread(
+            note_fork, folders[0], parent_id=parent.run_id, at_fork=at_fork, parent=folders[1]
+        )
+        return at_fork.changes
 
     async def _open_checkout(self, run: NodeRun, prepared: PreparedWorkspace, storage: Path) -> Checkout:
         keeper = await self.get_keeper()
+        if prepared.parent is not None:
+            run.fork = await self._fork(run, self._get_parent(prepared.parent))
         notes = () if prepared.kept is None else await copy_kept(prepared.kept, storage)
         wanted = await asyncio.to_thread(
             checkout_request,
@@ -506,9 +538,21 @@ class NodeService:
             await run.stop_servers()  # they are no leftovers: the next use starts them anew
             stopped = await checkout.stop(None, grace_ms=_LEFTOVER_GRACE_MS)
             leftovers = [item.label for item in (*ended, *stopped)]
+        fork = run.fork
+        bundle = await self._look(run, lambda changes: changes_since(changes, fork) if fork else changes)
+        ignore_case = await asyncio.to_thread(ignores_case, Path(prepared.pin.root))
+        return snapshot_answer(
+            request, bundle, prepared.settings, ignore_case=ignore_case, leftovers=leftovers
+        )
+
+    async def _look(
+        self, run: NodeRun, told: Callable[[Changes], Changes] = lambda changes: changes
+    ) -> Bundle:
+        """What a run's checkout holds now, against its base or as `told` makes it."""
+        prepared = run.get_prepared()
         layer = run.layer
         scan = await asyncio.to_thread(run.scan)
-        bundle = await take_snapshot(
+        return await take_snapshot(
             self._bases.git,
             RunFolder.of(self._data, run.run_id),
             pin=prepared.pin,
@@ -517,10 +561,7 @@ class NodeService:
             result=layer,
             folders=self._patch_folders,
             ignored=run.ignored,
-        )
-        ignore_case = await asyncio.to_thread(ignores_case, Path(prepared.pin.root))
-        return snapshot_answer(
-            request, bundle, prepared.settings, ignore_case=ignore_case, leftovers=leftovers
+            told=told,
         )
 
     async def _deliver(self, request: DeliverRequest) -> Delivered:

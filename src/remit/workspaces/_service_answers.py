@@ -146,6 +146,7 @@ def tool_call(request: ToolRequest) -> ToolCall:
         remaining_ms=request.remaining_ms,
         generation=request.generation,
         max_shown_bytes=request.max_shown_bytes,
+        child=request.child,
     )
 
 

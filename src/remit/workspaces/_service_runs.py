@@ -12,6 +12,7 @@ from typing import Any, Generic, Literal, TypeVar
 from remit.contract import How, StoppedCall
 from remit.errors import NodeError
 from remit.primitives import Clock
+from remit.workspaces._changes import Changes
 from remit.workspaces._checkout import Checkout
 from remit.workspaces._collect import MAX_CHANGED, IgnoreMemory
 from remit.workspaces._failures import KeeperLost
@@ -138,6 +139,8 @@ class NodeRun:
     """Those servers, in its checkout."""
     facts: Facts = field(default_factory=dict[str, tuple[int, int, int, int, int]])
     """Of a copied tree, right after it was made."""
+    fork: Changes | None = None
+    """A child's: what its parent's checkout held when it was copied; its changes are told against it."""
     ignored: IgnoreMemory = field(default_factory=IgnoreMemory)
     activities: set[Activity] = field(default_factory=set[Activity])
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,6 +99,7 @@ async def take_snapshot(
     result: Path,
     folders: PatchFolders,
     ignored: IgnoreMemory,
+    told: Callable[[Changes], Changes] = lambda changes: changes,
 ) -> Bundle:
     """Collect what a checkout holds and keep it. The same content is kept once.
 
@@ -111,6 +112,7 @@ async def take_snapshot(
         result: Where the checkout's files lie.
         folders: Where patches are written.
         ignored: What is known of this checkout's ignored files.
+        told: Makes of all that differs from the base what the snapshot is to tell.
 
     Raises:
         TreeTooLarge: More changed than a patch may hold.
@@ -121,6 +123,7 @@ async def take_snapshot(
     changes = await collect_changes(
         git, pin=pin, listing=listing, scan=scan, result=result, blobs=blobs, memory=ignored
     )
+    changes = told(changes)
     kept = await asyncio.to_thread(_find_patch, run, changes.content_hash)
     if kept is not None:
         # What was skipped or ignored may differ though the patch is the same; the newest is told.

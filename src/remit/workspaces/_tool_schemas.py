@@ -7,7 +7,7 @@ from typing import Final, Literal, cast
 from remit.contract import StageKind, ToolSpec
 from remit.workspaces._settings import CommandDefinition, WorkspaceSettings
 
-__all__ = ["MAX_COMMAND_CHARS", "READ_TOOLS", "stage_kind_of", "strict_parameters", "tools_for"]
+__all__ = ["DELEGATE", "MAX_COMMAND_CHARS", "READ_TOOLS", "stage_kind_of", "strict_parameters", "tools_for"]
 
 MAX_COMMAND_CHARS: Final = 100_000
 """The kernel takes at most 128 KiB in one argument."""
@@ -179,6 +179,24 @@ def _run_command(settings: WorkspaceSettings) -> ToolSpec:
 def _in_words(command: CommandDefinition) -> str:
     more = " [args]" if command.extra_args else ""
     return f"{command.id} = {' '.join(command.argv)}{more}"
+
+
+DELEGATE: Final = _spec(
+    "delegate",
+    "write",
+    "Hand a part of the work to a run of its own. It starts from the files as they are now, plans, works "
+    "and is reviewed; what its review passes is put into this checkout. It knows nothing but this prompt "
+    "and the files, so say all that it needs. You get its outcome.",
+    {
+        "prompt": _text("What to do, complete in itself: the aim, the files, how it is verified."),
+        "limits": {
+            "type": "object",
+            "description": 'Narrower limits, such as {"max_cost_usd": 0.5, "wall_clock_ms": 600000}.',
+        },
+    },
+    optional=("limits",),
+)
+"""A child run; offered where the binding says so."""
 
 
 def tools_for(settings: WorkspaceSettings, stage: StageKind | None = None) -> tuple[ToolSpec, ...]:

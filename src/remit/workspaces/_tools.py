@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol, cast, get_args
 
-from remit.contract import StageKind, ToolSpec, ToolStatus
+from remit.contract import ChildResult, StageKind, ToolSpec, ToolStatus
 from remit.primitives import Clock, StrictJsonError, clean_text, load_json
 from remit.workspaces._command import CommandResult, CommandSpec
 from remit.workspaces._failures import WorkspaceOperationError
@@ -29,7 +29,7 @@ from remit.workspaces._tool_commands import (
     status_of,
 )
 from remit.workspaces._tool_outputs import KeptOutputs, cut_part
-from remit.workspaces._tool_schemas import Effect, stage_kind_of, tools_for
+from remit.workspaces._tool_schemas import DELEGATE, Effect, stage_kind_of, tools_for
 from remit.workspaces.keeper._output import clip_text
 
 __all__ = ["ToolCall", "ToolCheckout", "ToolOutcome", "ToolRunner", "call_fingerprint"]
@@ -39,6 +39,7 @@ _SEARCH_MARGIN_MS: Final = 1_000
 _STATUSES: Final = frozenset(get_args(ToolStatus))
 
 OnOutput = Callable[[bytes], None]
+ChildChanges = Callable[[ChildResult], Awaitable[Mapping[str, object]]]
 
 
 class ToolCheckout(Protocol):
@@ -69,6 +70,8 @@ class ToolCall:
     """What is left of the stage and the run; no call outlives it."""
     generation: int = 1
     max_shown_bytes: int = 16_384
+    child: ChildResult | None = None
+    """For `delegate`: whose changes are taken over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +122,7 @@ class ToolRunner:
         working_folder: where commands start, from the root.
         servers: the checkout's MCP servers; None: there are none.
         plugins: the tools that those offer.
+        child_changes: finds what a child's review has passed; None: there are no children.
     """
 
     def __init__(
@@ -132,6 +136,7 @@ class ToolRunner:
         working_folder: str = "",
         servers: McpServers | None = None,
         plugins: Sequence[ListedTool] = (),
+        child_changes: ChildChanges | None = None,
     ) -> None:
         self._checkout = checkout
         self._settings = settings
@@ -140,6 +145,7 @@ class ToolRunner:
         self._outputs = KeptOutputs(outputs)
         self._working_folder = working_folder
         self._servers = servers
+        self._child_changes = child_changes
         self._plugins = {tool.spec.name: tool for tool in plugins}
 
     async def run(self, call: ToolCall, *, on_output: OnOutput | None = None) -> ToolOutcome:
@@ -180,6 +186,8 @@ class ToolRunner:
             stage = stage_kind_of(call.stage_id)
         except ValueError as error:
             return None, {}, _refused("denied", str(error))
+        if call.name == DELEGATE.name and call.child is not None and self._child_changes is not None:
+            return DELEGATE, {}, None
         offered = (*tools_for(self._settings, stage), *self._plugin_specs(stage))
         spec = next((spec for spec in offered if spec.name == call.name), None)
         if spec is None:
@@ -221,6 +229,8 @@ class ToolRunner:
             outcome = await self._command(call, arguments, on_output)
         elif call.name == "read_output":
             outcome = await self._read_output(call, arguments)
+        elif call.child is not None and self._child_changes is not None:
+            outcome = await self._take_over(call.child, self._child_changes)
         elif call.name in self._plugins:
             outcome = await self._plugin(call, arguments, self._plugins[call.name])
         else:
@@ -281,6 +291,15 @@ class ToolRunner:
             content=f"{part.text}\n[up to byte {part.stop_bytes} of {part.total_bytes}; {note}]",
             truncated=more,
         )
+
+    async def _take_over(self, child: ChildResult, changes_of: ChildChanges) -> Outcome:
+        """Puts a child's changes into this checkout: all of them, or none."""
+        try:
+            result = await self._checkout.call("take_over", await changes_of(child))
+        except WorkspaceOperationError as error:
+            status = error.reason if error.reason in _STATUSES else "failed"
+            return _refused(cast("ToolStatus", status), error.message)
+        return Outcome(status="success", changed=tuple(cast("list[str]", result["changed"])))
 
     # ---- tools of MCP servers
 

@@ -16,6 +16,7 @@ from remit.workspaces.keeper._edit import edit_file
 from remit.workspaces.keeper._files import delete_file, move_file, read_file, write_file
 from remit.workspaces.keeper._listing import list_files
 from remit.workspaces.keeper._search import search
+from remit.workspaces.keeper._take_over import take_over
 
 Operation = Callable[[int, Mapping[str, object]], dict[str, object]]
 
@@ -28,4 +29,5 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "apply_patch": apply_patch,
     "move_file": move_file,
     "delete_file": delete_file,
+    "take_over": take_over,
 }
