@@ -12,6 +12,7 @@ from remit.cli._first_line import first_lines
 from remit.cli._place import Place
 from remit.cli._progress import Progress
 from remit.cli._signals import Signals
+from remit.cli._words import recovered_words
 from remit.contract import RunRequest, RunView
 from remit.events import Event
 from remit.host import Host, Run
@@ -123,11 +124,8 @@ class Driver:
                 style="yellow",
             )
         for found in host.node.service.recovered:
-            word = {"forward": "finished", "back": "taken back", "cleaned": "tidied up"}[found.how]
-            self._progress.say(
-                f"remit: a half-done delivery of run {found.run_id} to {found.root} was {word}",
-                style="yellow",
-            )
+            words = recovered_words(found.run_id, found.root, found.how, found.left)
+            self._progress.say(f"remit: {words}", style="yellow")
 
     # ---- while it goes on
 

@@ -13,13 +13,13 @@ from remit.cli._finding import find_run, open_reader
 from remit.cli._formats import count
 from remit.cli._screen import Results, console_on, is_a_terminal
 from remit.cli._story import Story
-from remit.cli._words import one_line, say
+from remit.cli._words import one_line, recovered_words, say
 from remit.config import data_folder, find_repository_root, load_config
 from remit.contract import RunView
 from remit.errors import NotFound, PreconditionFailed
 from remit.node_agent import node_folder
 from remit.primitives import SystemClock
-from remit.storage import SqliteStore
+from remit.storage import SqliteStore, StoreReader
 from remit.workspaces import Deliveries, DeliveryOrder, WorkspaceSettings
 
 _NAMED_PATHS = 10
@@ -31,6 +31,9 @@ def print_patch(wanted: str | None, *, stat: bool) -> int:
         stored = find_run(reader, wanted)
         assert reader is not None, "a run was found in it"
         artifact = reader.read_artifact(stored.view.id, "patch")
+        story = _story_of(reader, stored.view.id)
+    if artifact is None:
+        _require_known(stored.view, opened=story.root is not None)
     if artifact is None or not artifact.text:
         say(f"run {stored.view.id} changed nothing")
         return 0
@@ -55,6 +58,7 @@ def apply_patch(wanted: str, *, unreviewed: bool, allow_protected: bool) -> int:
         NodeError: What is kept of it can't be used.
     """
     view, root = _ended_run(wanted)
+    _require_known(view, opened=True)
     if view.patch is None or not view.patch.files:
         say(f"run {view.id} changed nothing: there is nothing to apply")
         return 0
@@ -102,8 +106,10 @@ def undo_patch(wanted: str) -> int:
     Raises:
         PreconditionFailed: It applied nothing, or its files were changed since.
     """
-    view, root = _ended_run(wanted)
     deliveries = Deliveries(_node_data())
+    if _take_back_what_died(deliveries, wanted):
+        return 0
+    view, root = _ended_run(wanted)
     delivered = deliveries.find_delivered(view.id)
     if not delivered:
         raise PreconditionFailed(f"run {view.id} has nothing applied that could be taken back")
@@ -118,6 +124,34 @@ def undo_patch(wanted: str) -> int:
     return 0
 
 
+def _take_back_what_died(deliveries: Deliveries, wanted: str) -> bool:
+    """Put right what dead processes left half applied; whether the wanted run's was taken back by that."""
+    with open_reader() as reader:
+        run_id = find_run(reader, wanted).view.id
+    recovered = deliveries.recover()
+    for found in recovered:
+        say(recovered_words(found.run_id, found.root, found.how, found.left))
+    return any(found.run_id == run_id and found.how == "back" for found in recovered)
+
+
+def _require_known(view: RunView, *, opened: bool) -> None:
+    """Raise where a run worked on a copy, and died before what it changed there was stored.
+
+    Raises:
+        PreconditionFailed: It did.
+    """
+    unproven = view.terminal is None or view.terminal.kind == "indeterminate"
+    if opened and unproven and view.patch is None:
+        raise PreconditionFailed(f"what run {view.id} changed isn't known: no patch of it was stored")
+
+
+def _story_of(reader: StoreReader, run_id: str) -> Story:
+    story = Story()
+    for event in reader.read_events(run_id):
+        story.add(event)
+    return story
+
+
 def _ended_run(wanted: str) -> tuple[RunView, Path]:
     """The run, and the folder that its patch belongs to."""
     with open_reader() as reader:
@@ -125,9 +159,7 @@ def _ended_run(wanted: str) -> tuple[RunView, Path]:
         assert reader is not None, "a run was found in it"
         if stored.view.terminal is None:
             raise PreconditionFailed(f"run {stored.view.id} hasn't ended; `remit show {stored.view.id}`")
-        story = Story()
-        for event in reader.read_events(stored.view.id):
-            story.add(event)
+        story = _story_of(reader, stored.view.id)
     if story.root is None:
         raise PreconditionFailed(
             f"run {stored.view.id} never opened a copy of the workspace: it has no patch"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
+from collections.abc import Sequence
 from typing import Final
 
 EXIT_INTERRUPTED: Final = 130
@@ -35,6 +36,15 @@ def one_line(text: str, *, width: int = 200) -> str:
     """The same on a single line, shortened to `width` characters."""
     flat = " ".join(plain(text).split())
     return flat if len(flat) <= width else flat[: max(1, width - 1)] + "…"
+
+
+def recovered_words(run_id: str, root: str, how: str, left: Sequence[str]) -> str:
+    """What was done about a delivery whose process died in the middle of it."""
+    word = {"forward": "finished", "back": "taken back", "cleaned": "tidied up"}[how]
+    text = f"a half-done delivery of run {run_id} to {root} was {word}"
+    if left:
+        text += f"; changed meanwhile, and left as they are: {one_line(', '.join(left), width=400)}"
+    return text
 
 
 def say(text: str) -> None:

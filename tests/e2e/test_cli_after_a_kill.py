@@ -1,0 +1,85 @@
+"""What `undo` and `patch` do about a run whose process was killed, before anything else has cleaned up."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cli_kit import FIX, PLAN, CommandLine, finish, shell, wait_for_process, wait_until_gone
+
+FILES = 600
+WRITE_MANY = shell(f"for n in $(seq 1 {FILES}); do echo new > many/$n.txt; done")
+DONE = {"stage": "work", "json": {"completion": "Fixed.", "verification": "None."}}
+PASS = {"stage": "review", "json": {"decision": "pass", "output": "New.", "summary": "Fine."}}
+
+
+@pytest.fixture
+def line(tmp_path: Path) -> CommandLine:
+    """A repository with many files."""
+    line = CommandLine.make(tmp_path)
+    (line.repository / "many").mkdir()
+    for number in range(1, FILES + 1):
+        (line.repository / "many" / f"{number}.txt").write_text("old\n")
+    return line
+
+
+def contents(line: CommandLine) -> dict[str, str]:
+    """Every file below `many`."""
+    return {path.name: path.read_text() for path in (line.repository / "many").iterdir()}
+
+
+def wait_for(there: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    """Wait until something is so, as long as the program runs."""
+    until = time.monotonic() + 60
+    while not there():
+        assert process.poll() is None, "it ended before"
+        assert time.monotonic() < until, "it didn't come"
+        time.sleep(0.002)
+
+
+def is_half_done(line: CommandLine) -> bool:
+    """Whether a delivery has put files beside those that they will replace."""
+    names = os.listdir(line.repository) + os.listdir(line.repository / "many")
+    return any(name.startswith(".remit-") for name in names)
+
+
+def test_undo_of_a_delivery_that_was_killed(line: CommandLine) -> None:
+    """R57: `undo` is a remit on that tree too: what was half applied is taken back, without another run."""
+    line.use(PLAN, WRITE_MANY, DONE, PASS)
+    before = contents(line)
+    process = line.start("run", "make them new")
+    wait_for(lambda: is_half_done(line), process)
+    process.kill()
+    process.communicate()
+    assert is_half_done(line)
+    (run,) = line.runs()
+    done = line.run("undo", run["id"])
+    assert done.returncode == 0, done.stderr
+    assert "taken back" in done.stderr
+    assert contents(line) == before
+    assert not is_half_done(line)
+
+
+def test_the_patch_of_a_run_that_was_killed(line: CommandLine) -> None:
+    """R57: a patch that was never stored is not "no changes"."""
+    line.use(PLAN, FIX, shell("sleep 7531"))
+    process = line.start("run", "fix it")
+    wait_for_process("sleep 7531")
+    process.send_signal(signal.SIGKILL)
+    finish(process)
+    assert wait_until_gone("sleep 7531")
+    (run,) = line.runs()
+    unended = line.run("patch", run["id"])
+    line.use(PLAN)
+    line.run("run", "another")
+    ended = line.run("patch", run["id"])
+    for done in (unended, ended):
+        assert done.returncode == 2
+        assert "changed nothing" not in done.stderr
+        assert "isn't known" in done.stderr
