@@ -230,6 +230,7 @@ async def test_a_stop_that_doesnt_say_how_it_ended() -> None:
     hosted.abort_on("query")
     assert await hosted.result() == UNPROVEN
     assert hosted.operations.names.count("stop") == 1
+    assert "usage" not in hosted.operations.names
 
 
 async def test_a_cancelled_run_with_an_incomplete_bill() -> None:

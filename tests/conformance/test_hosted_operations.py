@@ -10,10 +10,11 @@ import pytest
 
 from hosted_kit import EXECUTION, SETTLED, hosted_input, settle
 from remit.admission import AdmissionSettings
-from remit.contract import RunStatus
-from remit.errors import InternalError, QueueFull, StorageError
+from remit.contract import AttemptCoverage, AttemptEnded, AttemptStarted, AttemptUsage, RunStatus
+from remit.errors import IdempotencyConflict, InternalError, QueueFull, StorageError
 from remit.runs import (
     DECLARED,
+    AttemptRow,
     HostedInput,
     OperationContext,
     Refused,
@@ -24,8 +25,11 @@ from remit.runs import (
     TurnSpec,
     TurnStart,
     TurnStarted,
+    TurnStop,
     UsageQuery,
 )
+from remit.runs._usage_answer import answer_usage
+from remit.testing._fake_operations import MOMENT
 from remit.testing._hosted_suite import COMPLETES, WAITS, OperationsSuite
 from remit.testing._hosted_world import FOLDER, HostedWorld, hosted_world
 
@@ -216,6 +220,82 @@ async def test_a_full_host_blocks(world: HostedWorld) -> None:
         assert isinstance(again, TurnStarted)
         assert again.joined
         assert (await run(world))["failure_reason"] == "lost/unproven"
+
+
+async def test_places_are_given_back(world: HostedWorld) -> None:
+    """M28: a start that joins, conflicts or finds its id dead takes no place for good."""
+    await run(world)
+    permits = world.admission.permits
+    await world.dispatcher.stop_turn(
+        TurnStop(session_id="dead", turn_id="dead", tombstone=True), world.context()
+    )
+    for turn_id, text in ((EXECUTION, WAITS), ("dead", COMPLETES), ("dead", WAITS)):
+        try:
+            await start(world, turn_id, text)
+        except IdempotencyConflict:
+            assert turn_id == EXECUTION
+    assert (permits.running, permits.queued) == (0, 0)
+
+
+def attempt(
+    number: int, coverage: AttemptCoverage, *, status: str = "completed", **counts: int
+) -> AttemptRow:
+    """A line of the ledger."""
+    asked = {"stage_id": "work-1", "round": 1, "ordinal": 1, "model": "fake:model"}
+    attempt_id = f"att_{number}"
+    return AttemptRow(
+        run_id="run_1",
+        started=AttemptStarted(attempt_id=attempt_id, reserved_tokens=10, reserved_micros=5, **asked),
+        started_at=MOMENT,
+        ended=AttemptEnded(
+            attempt_id=attempt_id,
+            status=status,
+            usage=AttemptUsage(coverage=coverage, **(counts or {})),
+            cost_micros=5,
+            **asked,
+        ),
+        ended_at=MOMENT,
+    )
+
+
+def test_the_ledger_as_an_answer() -> None:
+    """M30, M31, M4: counts, seven totals, and how each attempt is covered in the strict view."""
+    whole = {
+        "input_tokens": 11,
+        "output_tokens": 7,
+        "cache_read_tokens": 3,
+        "cache_write_tokens": 2,
+        "reasoning_tokens": 1,
+        "total_tokens": 18,
+    }
+    in_flight = attempt(9, "missing")
+    answer = answer_usage(
+        [
+            attempt(1, "reported", whole),
+            attempt(2, "refused", status="refused"),
+            attempt(3, "interrupted", {**whole, "cache_read_tokens": 0}, status="cut"),
+            attempt(4, "interrupted", status="cancelled"),
+            attempt(5, "partial", {"input_tokens": 1}, status="cut"),
+            AttemptRow(
+                run_id="run_1", started=in_flight.started, started_at=MOMENT, ended=None, ended_at=None
+            ),
+        ],
+        None,
+    )
+    assert answer.provenance.coverage.to_json() == {
+        "attempts": 6,
+        "priced": 6,
+        "unpriced": 0,
+        "reported": 2,
+        "partial": 2,
+        "missing": 2,
+    }
+    summary = answer.summary
+    assert (summary.request_count, summary.error_count, summary.cost_usd) == (6, 5, None)
+    assert (summary.cache_hit_count, summary.cache_create_count) == (1, 2)
+    alone = answer_usage([attempt(1, "reported", whole)], None).summary
+    assert alone.totals.to_json() == {**whole, "cache_miss_tokens": 8}
+    assert alone.cost_usd == 0.000005
 
 
 async def start(world: HostedWorld, turn_id: str, text: str) -> TurnStarted | TurnBlocked:

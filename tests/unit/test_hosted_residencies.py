@@ -128,6 +128,28 @@ async def test_usage_waits_for_the_residencies(cancelled: bool) -> None:
         assert view.status is (RunStatus.CANCELLED if cancelled else RunStatus.COMPLETED)
 
 
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_what_is_kept_is_awaited_after_a_cancel_only(cancelled: bool) -> None:
+    """M9, M22, M35: the barrier hangs on whether a cancel was asked for by the time the end is known."""
+    async with run_world(*good_replies()) as world:
+        supervisor = await world.admit()
+        run_id = next(iter(world.controls))
+        kept = world.controls[run_id].residencies.acquire("archive", kept=True)
+        async with asyncio.TaskGroup() as group:
+            driving = group.create_task(world.supervise(supervisor))
+            if cancelled:
+                await until_asked(world.node, "prepare")
+                world.cancel(run_id)
+                while "run.settling" not in await types(world, run_id):
+                    await asyncio.sleep(0.001)
+                await a_while()
+                assert not await ended(world, run_id)
+                kept.release()
+            view = await driving
+        assert view.status is (RunStatus.CANCELLED if cancelled else RunStatus.COMPLETED)
+        assert kept.held is not cancelled
+
+
 async def test_a_kept_checkout_is_not_waited_for() -> None:
     """M9: no cancel: the terminal is durable while the checkout that is kept is still being put away."""
     node = FakeNode(TREE)

@@ -88,7 +88,7 @@ def settle_result(turn: TurnSnapshot, usage: UsageSummarised) -> SettledRun | In
     """The result of an ended turn, once its usage was read.
 
     Raises:
-        InternalError: The turn hasn't ended.
+        InternalError: The turn hasn't ended, or how it ended isn't known (`lost_result`).
     """
     cause = first_cause(usage.provenance)
     if cause is not None:
@@ -102,10 +102,8 @@ def settle_result(turn: TurnSnapshot, usage: UsageSummarised) -> SettledRun | In
                 cost_usd=settled_cost(usage),
                 failure_reason=turn.failure_class if status == "failed" else None,
             )
-        case "indeterminate":
-            return lost_result(turn)
         case _:
-            raise InternalError(f"a {turn.status} turn hasn't ended")
+            raise InternalError(f"a {turn.status} turn isn't settled by its bill")
 
 
 def lost_result(turn: TurnSnapshot) -> IndeterminateRun:
