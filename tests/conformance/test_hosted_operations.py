@@ -238,10 +238,14 @@ async def test_places_are_given_back(world: HostedWorld) -> None:
 
 
 def attempt(
-    number: int, coverage: AttemptCoverage, *, status: str = "completed", **counts: int
+    number: int,
+    coverage: AttemptCoverage,
+    counts: dict[str, Any] | None = None,
+    *,
+    status: str = "completed",
 ) -> AttemptRow:
     """A line of the ledger."""
-    asked = {"stage_id": "work-1", "round": 1, "ordinal": 1, "model": "fake:model"}
+    asked: dict[str, Any] = {"stage_id": "work-1", "round": 1, "ordinal": 1, "model": "fake:model"}
     attempt_id = f"att_{number}"
     return AttemptRow(
         run_id="run_1",
