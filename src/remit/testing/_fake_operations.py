@@ -177,9 +177,9 @@ class FakeOperations:
 
     async def query_usage(self, request: UsageQuery, context: OperationContext) -> Answer[UsageSummarised]:
         """See `HostedOperations`."""
-        assert all(status.ended for status in self.statuses), "usage is read when all has ended"
         if refused := await self._enter(request, context):
             return refused
+        assert all(status.ended for status in self.statuses), "usage is read when all has ended"
         summary = self.usage.summary.model_copy(update={"range": request.range})
         return Done(self.usage.model_copy(update={"summary": summary}))
 
