@@ -1,4 +1,4 @@
-"""Child runs, from the host's side: one call, one run below it, one budget, one bill, one way to stop it all."""
+"""Child runs, from the host's side: one call, one run, one budget, one bill, one way to stop it all."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ async def test_the_bill_of_the_root_is_every_call_once() -> None:
 
 
 async def test_a_cancel_of_the_root_reaches_every_descendant() -> None:
-    """A cancel goes down to a nested child's last process; each run has its one terminal, and the receipt names it."""
+    """A cancel goes down to a nested child's last process; each run has its one terminal."""
     replies = [
         say(PLAN),
         delegate(),
@@ -175,7 +175,7 @@ async def test_a_cancel_of_the_root_reaches_every_descendant() -> None:
 
 
 async def test_a_child_hangs_below_the_call_that_started_it() -> None:
-    """B63-B66: the link names the parent's session; stopping the call's item alone stops the child, not the parent."""
+    """B63-B66: the link names the parent's session; stopping the call's item stops the child alone."""
     replies = [
         say(PLAN),
         delegate(),
@@ -288,7 +288,7 @@ async def test_depth_is_two() -> None:
 
 
 async def test_one_budget_over_the_tree() -> None:
-    """A child spends from its parent's tokens: what it used is gone for the parent, and it can't pass what is left."""
+    """A child spends from its parent's tokens: what it used is gone, and it can't pass what is left."""
     replies = parent(delegate(), write("a.txt", "mine\n", "c2"))
     replies[2:2] = [
         PoolReply(text=PLAN, input_tokens=3_000, output_tokens=2_000),
@@ -327,7 +327,7 @@ async def test_limits_of_a_child_are_the_narrower_ones() -> None:
 
 
 async def test_a_child_needs_no_place() -> None:
-    """A host with one place drives a tree of runs: a parent that waits for its child can't wait for a place."""
+    """A host with one place drives a tree of runs: a child goes on in its parent's place."""
     replies = parent(delegate())
     replies[2:2] = child(write("b.txt", "x\n"))
     async with run_world(*replies) as world:
@@ -367,7 +367,7 @@ async def test_without_leave_there_is_no_such_tool() -> None:
 
 
 async def test_a_deadline_of_the_parent_ends_the_child_first() -> None:
-    """S44: when the parent's time runs out its child is stopped, has its terminal, and only then the parent ends."""
+    """S44: when the parent's time runs out its child has its terminal, and only then the parent ends."""
     replies = [say(PLAN), delegate(), say(PLAN), PoolReply(calls=[BLOCK], finish="tool_calls")]
     async with run_world(*replies) as world:
         view = await drive(world, limits={"wall_clock_ms": 600})

@@ -115,7 +115,7 @@ CHANGES = (
 
 @pytest.mark.parametrize("isolation", ["overlay", "copy"])
 async def test_a_child_starts_from_what_its_parent_holds(tmp_path: Path, isolation: str) -> None:
-    """S48: a child sees its parent's changes, tells only its own, and neither sees what the other does after."""
+    """S48: a child sees its parent's changes, tells only its own; neither sees what the other does later."""
     async with node_of(tmp_path, isolation=isolation) as node:
         before = look(tmp_path / "repo", skip=())
         await node.open("parent")
@@ -224,7 +224,7 @@ async def test_a_child_of_a_child(tmp_path: Path) -> None:
 
 
 async def test_a_reverted_file_goes_back(tmp_path: Path) -> None:
-    """A child that takes its parent's change back, to the base's bytes, has changed something all the same."""
+    """A child that takes its parent's change back, to the base's bytes, has changed something."""
     async with node_of(tmp_path) as node:
         await node.open("parent")
         await node.shell("parent", "echo broken > app.py; echo extra > extra.txt")
