@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from remit.client import AsyncClient, Client
     from remit.config import Config, load_config
     from remit.contract import (
         CancelReceipt,
@@ -53,8 +54,10 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AdmissionError",
+    "AsyncClient",
     "CancelOutcome",
     "CancelReceipt",
+    "Client",
     "Config",
     "ConfigError",
     "Draining",
@@ -96,6 +99,8 @@ __all__ = [
 
 _HOMES = {
     "AdmissionError": "remit.errors",
+    "AsyncClient": "remit.client",
+    "Client": "remit.client",
     "CancelOutcome": "remit.host",
     "CancelReceipt": "remit.contract",
     "Config": "remit.config",

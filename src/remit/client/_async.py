@@ -1,0 +1,247 @@
+"""The async client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from types import TracebackType
+from typing import Any, Self
+
+import httpx2
+
+from remit.client._asking import (
+    API,
+    MAX_TRIES,
+    STREAM_SILENCE_S,
+    Ask,
+    ask_cancel,
+    ask_create,
+    ask_runs,
+    checked_url,
+    is_loopback,
+    may_repeat,
+    run_path,
+    wait_before,
+)
+from remit.client._reading import CancelAnswer, FrameReader, error_of, read_answer, read_shape
+from remit.contract import RunRequest, RunView
+from remit.errors import HostUnreachable, RemitError
+from remit.events import TERMINAL_TYPES, Event
+
+
+class AsyncClient:
+    """Calls a host over HTTP.
+
+    Every method raises the `RemitError` that the host answers with, and `HostUnreachable` where none does.
+
+    Args:
+        base_url: Where the host is, such as `http://127.0.0.1:7433`.
+        api_key: `rk_...`.
+        timeout_s: How long one answer may take, beyond what a call says that it waits.
+        transport: For tests.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        api_key: str | None = None,
+        timeout_s: float = 30.0,
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
+        self._timeout_s = timeout_s
+        url = checked_url(base_url)
+        self._http = httpx2.AsyncClient(
+            base_url=url,
+            headers=headers,
+            timeout=timeout_s,
+            transport=transport,
+            trust_env=not is_loopback(url),
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections. Runs go on."""
+        await self._http.aclose()
+
+    # ---- runs
+
+    async def create(
+        self,
+        request: RunRequest | Mapping[str, Any] | None = None,
+        *,
+        idempotency_key: str | None = None,
+        wait_ms: int = 0,
+        **fields: Any,
+    ) -> RunView:
+        """Start a run, or find the one that the same key had started.
+
+        Args:
+            request: What is asked; or its fields, by name.
+            idempotency_key: Stands for this request; None: one is made, so that it may be sent again.
+            wait_ms: How long to wait for the end.
+            fields: `prompt`, `binding`, `session_id` ... as in `RunRequest`.
+
+        Cancellation: the run may have been started; its key finds it.
+        """
+        ask = ask_create(request, fields, idempotency_key=idempotency_key, wait_ms=wait_ms, dry_run=False)
+        return read_shape(RunView, await self._ask(ask))
+
+    async def dry_run(
+        self, request: RunRequest | Mapping[str, Any] | None = None, **fields: Any
+    ) -> dict[str, Any]:
+        """What a request would become; nothing is stored, and nothing spent."""
+        ask = ask_create(request, fields, idempotency_key=None, wait_ms=0, dry_run=True)
+        return await self._ask(ask)
+
+    async def get(self, run_id: str) -> RunView:
+        """A run as it stands now."""
+        return read_shape(RunView, await self._ask(Ask(method="GET", path=run_path(run_id))))
+
+    async def list(
+        self,
+        *,
+        status: str | None = None,
+        session_id: str | None = None,
+        binding: str | None = None,
+        cursor: str | None = None,
+        limit: int = 50,
+    ) -> tuple[tuple[RunView, ...], str | None]:
+        """Runs, newest first, and the cursor of the next page."""
+        page = await self._ask(
+            ask_runs(
+                {
+                    "status": status,
+                    "session_id": session_id,
+                    "binding": binding,
+                    "cursor": cursor,
+                    "limit": limit,
+                }
+            )
+        )
+        return tuple(read_shape(RunView, one) for one in page["data"]), page["next_cursor"]
+
+    async def events(self, run_id: str, *, after: int = 0) -> AsyncGenerator[Event]:
+        """A run's events behind number `after`, to its terminal; a stream that breaks is resumed.
+
+        What isn't stored (`seq` None) comes in between, and may be lost where a stream broke.
+
+        Cancellation: this viewer is gone; the run goes on.
+        """
+        failed = 0
+        while True:
+            try:
+                async with aclosing(self._stream(run_id, after)) as stream:
+                    async for event in stream:
+                        failed = 0
+                        after = event.seq or after
+                        yield event
+                        if event.type in TERMINAL_TYPES:
+                            return
+                if (await self.get(run_id)).status.ended and await self._is_told(run_id, after):
+                    return
+            except (httpx2.TransportError, RemitError) as error:
+                failed = await self._pause(failed, error)
+
+    async def _is_told(self, run_id: str, after: int) -> bool:
+        """Whether nothing comes behind this number."""
+        ask = Ask(
+            method="GET",
+            path=run_path(run_id, "events"),
+            query={"after": after, "limit": 1},
+            headers={"Accept": "application/json"},
+        )
+        return not (await self._ask(ask))["data"]
+
+    async def _stream(self, run_id: str, after: int) -> AsyncGenerator[Event]:
+        headers = {"Accept": "text/event-stream", **({"Last-Event-ID": str(after)} if after else {})}
+        timeout = httpx2.Timeout(self._timeout_s, read=STREAM_SILENCE_S)
+        path = run_path(run_id, "events")
+        async with self._http.stream("GET", path, headers=headers, timeout=timeout) as response:
+            if response.status_code == 204:
+                return
+            if not response.is_success:
+                await response.aread()
+                read_answer(response)
+                raise error_of(response.status_code, None, response.headers)
+            reader = FrameReader()
+            async for piece in response.aiter_bytes():
+                for event in reader.feed(piece):
+                    yield event
+
+    async def wait(self, run_id: str) -> RunView:
+        """The run, once it has ended, however it ended. Cancellation: the wait just ends; the run goes on."""
+        async for event in self.events(run_id):
+            if event.type in TERMINAL_TYPES:
+                return read_shape(RunView, event.data)
+        return await self.get(run_id)
+
+    async def cancel(
+        self, run_id: str, *, reason: str | None = None, tombstone: bool = False, wait_ms: int = 10_000
+    ) -> CancelAnswer:
+        """Stop a run and everything that it started. Cancellation: the cancel stands; only the wait ends."""
+        ask = ask_cancel(run_id, reason=reason, tombstone=tombstone, wait_ms=wait_ms)
+        return read_shape(CancelAnswer, await self._ask(ask))
+
+    async def patch(self, run_id: str) -> str:
+        """The run's patch."""
+        response = await self._send(Ask(method="GET", path=run_path(run_id, "patch")))
+        if not response.is_success:
+            read_answer(response)
+        return response.text
+
+    async def read(self, path: str, **query: Any) -> Any:
+        """Any other thing that the API has to read, such as `host` or `runs/RUN/usage`, as JSON."""
+        return await self._ask(Ask(method="GET", path=f"{API}/{path.lstrip('/')}", query=query))
+
+    # ---- the wire
+
+    async def _ask(self, ask: Ask) -> Any:
+        failed = 0
+        while True:
+            try:
+                return read_answer(await self._send_once(ask))
+            except (httpx2.TransportError, RemitError) as error:
+                failed = await self._pause(failed, error)
+
+    async def _send(self, ask: Ask) -> httpx2.Response:
+        failed = 0
+        while True:
+            try:
+                return await self._send_once(ask)
+            except httpx2.TransportError as error:
+                failed = await self._pause(failed, error)
+
+    async def _send_once(self, ask: Ask) -> httpx2.Response:
+        return await self._http.request(
+            ask.method,
+            ask.path,
+            params=dict(ask.query),
+            json=None if ask.body is None else dict(ask.body),
+            headers=dict(ask.headers),
+            timeout=httpx2.Timeout(self._timeout_s, read=self._timeout_s + ask.waits_s),
+        )
+
+    async def _pause(self, failed: int, error: httpx2.TransportError | RemitError) -> int:
+        """Wait before the next try; returns how many have failed. Raises where none is to follow."""
+        if failed + 1 >= MAX_TRIES or not may_repeat(error):
+            raise final_error(error, self._http.base_url) from error
+        await asyncio.sleep(wait_before(failed, error))
+        return failed + 1
+
+
+def final_error(error: httpx2.TransportError | RemitError, base_url: httpx2.URL) -> RemitError:
+    """The error that the caller gets."""
+    if isinstance(error, RemitError):
+        return error
+    what = str(error) or type(error).__name__
+    return HostUnreachable(f"the host at {base_url} doesn't answer ({what}); is `remit serve` running?")
