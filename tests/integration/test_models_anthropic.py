@@ -24,7 +24,7 @@ from remit.models import (
     UserMessage,
 )
 from remit.primitives import Secret
-from remit.testing import AnthropicDialect, FakeProvider, FakeToolCall, Reply
+from remit.testing import AnthropicDialect, ClaudeModel, FakeProvider, FakeToolCall, Reply
 
 pytest.importorskip("anthropic", reason="the extra `anthropic` isn't installed")
 ODD = "x\u0085y\u2028z\u2029w\u000bv"
@@ -508,3 +508,17 @@ async def test_a_base_url_with_its_version() -> None:
             async with anthropic(fake, base_url=fake.base_url + ending) as pool:
                 await ask(pool)
         assert {item.path for item in fake.requests} == {"/v1/messages"}
+
+
+async def test_a_bound_that_is_too_large() -> None:
+    """R24: the bound that we only assume gives way to the one that the API names, at once and for good."""
+    models = {"claude-new-1": ClaudeModel(max_output_tokens=8_192)}
+    ledger = MemoryLedger()
+    with fake_of(Reply(text="ok", repeat=True), models=models) as fake:
+        async with anthropic(fake, "claude-new-1") as pool:
+            await ask(pool, ledger=ledger)
+            await ask(pool, ledger=ledger)
+            with pytest.raises(ProviderError):
+                await ask(pool, request(max_output_tokens=9_000), ledger=ledger)
+        assert [item.json["max_tokens"] for item in fake.requests] == [32_768, 8_192, 8_192, 9_000]
+    assert ledger.statuses == ["refused", "completed", "completed", "refused"]

@@ -19,6 +19,7 @@ from remit.models import (
     PoolSettings,
     ProviderSettings,
     TextBlock,
+    ThinkingBlock,
     ToolResult,
     ToolResultsMessage,
     UserMessage,
@@ -154,10 +155,10 @@ def test_settings_do_not_print_secrets() -> None:
 
 
 def test_pool_settings() -> None:
-    """A pool has one member for now, and says so; json tools come later."""
+    """A pool names each model once; json tools come later."""
     member = PoolMember(model="openai:org/gpt-5.2:beta")
     assert (member.provider_name, member.model_name) == ("openai", "org/gpt-5.2:beta")
-    with pytest.raises(ConfigError, match="several members come with a later version"):
+    with pytest.raises(ValidationError, match="names a model once"):
         PoolSettings(name="p", members=(member, member))
     with pytest.raises(ConfigError, match="tool_mode"):
         PoolMember(model="a:b", tool_mode="json")
@@ -273,3 +274,14 @@ def test_what_responses_would_drop_is_refused(option: str) -> None:
     """Responses has no such parameter: said at start, with the kind that does."""
     with pytest.raises(ConfigError, match=f"takes no `{option}` \\(kind `openai-chat` does\\)"):
         check_options(kind="openai", model="gpt-4.1", options={option: 1})
+
+
+def test_sealed_reasoning_is_estimated() -> None:
+    """A thought that is handed out sealed still costs input: its seal is counted."""
+    item = {"type": "reasoning", "encrypted_content": "x" * 4_000}
+    for block in (
+        ThinkingBlock(text="", signature="s" * 4_000),
+        ThinkingBlock(text="", details={"item": item}),
+    ):
+        message = AssistantMessage(blocks=(block,), model="a:b")
+        assert estimate_input_tokens([message]) >= 1_000

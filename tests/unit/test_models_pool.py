@@ -23,7 +23,7 @@ from remit.models import (
     build_pool,
 )
 from remit.models._attempt import NOTHING_SENT, UNKNOWN_USAGE, AttemptCall, Broken, Completed, Outcome
-from remit.models._pool import ProviderHandle
+from remit.models._members import Member, ProviderHandle
 from remit.primitives import Secret, SystemIds
 from remit.usage import Price
 
@@ -108,8 +108,12 @@ def make_pool(
     settings = ProviderSettings(name="p", kind="openai-compatible", base_url="http://127.0.0.1:1")
     return Pool(
         name="default",
-        member=PoolMember(model=f"p:{model}", **member),
-        provider=handle or ProviderHandle(settings=settings, adapter=adapter),
+        members=[
+            Member(
+                PoolMember(model=f"p:{model}", **member),
+                handle or ProviderHandle(settings=settings, adapter=adapter),
+            )
+        ],
         clock=clock or JumpingClock(),
         ids=SystemIds(),
         jitter=lambda: jitter,

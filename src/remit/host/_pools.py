@@ -5,7 +5,7 @@ from __future__ import annotations
 from remit.admission import STAGES_OF, Binding
 from remit.config import Config
 from remit.contract import RunRequest, StageKind
-from remit.models import ModelPool, Providers, build_pool
+from remit.models import ModelPool, Pool, Providers, build_pool
 from remit.primitives import Clock, Ids, Redactor
 from remit.usage import FREE_KINDS, PriceBook
 
@@ -30,7 +30,7 @@ class Pools:
         self._clock = clock
         self._ids = ids
         self._providers = Providers(clock=clock, ids=ids)
-        self._pools: dict[str, ModelPool] = {}
+        self._pools: dict[str, Pool] = {}
 
     async def aclose(self) -> None:
         """Close what the providers hold open."""
@@ -41,12 +41,13 @@ class Pools:
         """The pool of each stage of a binding.
 
         Raises:
-            ConfigError: A pool or provider isn't there, or has no key.
+            ConfigError: A pool or provider isn't there, or has no key; or a member wouldn't honour an option.
         """
         return {kind: self._pool(binding, kind) for kind in STAGES_OF[binding.profile]}
 
     def _pool(self, binding: Binding, kind: StageKind) -> ModelPool:
-        settings = self._config.get_pool(binding.stage(kind))
+        bound = binding.stage(kind)
+        settings = self._config.get_pool(bound)
         if settings.name not in self._pools:
             providers = {
                 member.provider_name: self._config.get_provider(member.provider_name)
@@ -63,7 +64,9 @@ class Pools:
                 prices=self._prices,
                 shared=self._providers,
             )
-        return self._pools[settings.name]
+        pool = self._pools[settings.name]
+        pool.check_options(dict(bound.options))
+        return pool
 
     def asks_for_prices(self, request: RunRequest) -> bool:
         """Whether the price book may be asked: half a second of reading that isn't for the loop's thread."""

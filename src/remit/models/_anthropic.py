@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -11,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from remit.contract import ToolSpec
 from remit.errors import ConfigError
 from remit.models._anthropic_exchange import AnthropicExchange
-from remit.models._attempt import AttemptCall, Exchange, Outcome
+from remit.models._attempt import AttemptCall, Broken, Exchange, Outcome
 from remit.models._catalog import find_claude, known_max_output
 from remit.models._messages import AssistantMessage, TextBlock, ThinkingBlock
 from remit.models._options import SAMPLING
 from remit.models._port import Delta, ModelRequest
-from remit.models._sdk_adapter import LibraryReply, SdkAdapter, call_ids, clean_block, judge
+from remit.models._sdk_adapter import LibraryReply, SdkAdapter, as_adapted, call_ids, clean_block, judge
 from remit.models._settings import ProviderSettings
 from remit.primitives import Clock, Ids, clean_text
 
@@ -28,6 +29,7 @@ _BUDGETS = {"low": 4_096, "medium": 10_000, "high": 16_384}
 _LEAST_BUDGET = 1_024
 _DEFAULT_EFFORT = "medium"
 _STAGES_REMEMBERED = 1_024
+_TOO_LONG = re.compile(r"max_tokens: \d+ > (?P<most>\d{1,9})\b")
 
 
 class AnthropicAdapter(SdkAdapter["AnthropicSdk", AnthropicExchange]):
@@ -46,6 +48,8 @@ class AnthropicAdapter(SdkAdapter["AnthropicSdk", AnthropicExchange]):
         super().__init__(settings, clock=clock, ids=ids)
         self._offered: OrderedDict[tuple[str, str], tuple[ToolSpec, ...]] = OrderedDict()
         """The tools that a stage was last offered, for a request that withholds them."""
+        self._bounds: dict[str, int] = {}
+        """For models that refused the bound that we assume, the one that they named."""
 
     def _load(self) -> AnthropicSdk:
         module: Any = importlib.import_module("remit.models._anthropic_sdk")
@@ -73,11 +77,26 @@ class AnthropicAdapter(SdkAdapter["AnthropicSdk", AnthropicExchange]):
         return await self.sdk.send(
             call,
             exchange,
-            settings=_settings_for(call),
+            settings=_settings_for(call, self._bound(call)),
             extra_body={"tool_choice": {"type": "none"}} if withheld else {},
             tools=tools,
             on_delta=on_delta,
         )
+
+    def _bound(self, call: AttemptCall) -> int:
+        """The longest reply to ask for; the API always wants to be told one."""
+        bound = call.max_output_tokens or known_max_output(call.model)
+        return min(bound, self._bounds.get(call.model, bound)) if call.bound_is_assumed else bound
+
+    def _adapted(self, broken: Broken, call: AttemptCall, exchange: AnthropicExchange) -> Broken:
+        """A bound that only we assumed, and that is too large, gives way to the one that is named."""
+        if broken.status != "refused" or exchange.status != 400 or not call.bound_is_assumed:
+            return broken
+        found = _TOO_LONG.search(exchange.error_answer)
+        if found is None or not 0 < int(found["most"]) < self._bound(call):
+            return broken
+        self._bounds[call.model] = int(found["most"])
+        return as_adapted(broken)
 
     def _tools(self, request: ModelRequest) -> tuple[tuple[ToolSpec, ...], bool]:
         """The tools to send, and whether the model may not use them.
@@ -126,10 +145,9 @@ def _placeholder(name: str) -> ToolSpec:
     return ToolSpec(name=name, description="", parameters={"type": "object"}, effect="read")
 
 
-def _settings_for(call: AttemptCall) -> dict[str, Any]:
+def _settings_for(call: AttemptCall, bound: int) -> dict[str, Any]:
     """The stage's options under the library's names."""
     options: Mapping[str, Any] = call.request.options
-    bound = call.max_output_tokens or known_max_output(call.model)
     settings: dict[str, Any] = {
         "max_tokens": bound,
         "anthropic_metadata": {"user_id": call.request.run_id},

@@ -9,12 +9,13 @@ from typing import assert_never, cast
 from remit.errors import ConfigError
 from remit.models._anthropic import AnthropicAdapter
 from remit.models._attempt import Adapter
+from remit.models._members import Member, ProviderHandle
 from remit.models._openai_chat import OpenAIChatAdapter
 from remit.models._openai_responses import ResponsesAdapter
-from remit.models._pool import Pool, Prices, ProviderHandle
+from remit.models._pool import Pool, Prices
 from remit.models._retry import Jitter
 from remit.models._scripted import ScriptedAdapter
-from remit.models._settings import PoolSettings, ProviderSettings, SupportedKind
+from remit.models._settings import PoolMember, PoolSettings, ProviderSettings, SupportedKind
 from remit.primitives import Clock, Ids
 
 
@@ -85,20 +86,27 @@ def build_pool(
     Raises:
         ConfigError: A member names a provider that isn't configured, or one that can't work.
     """
-    member = settings.members[0]
-    provider = providers.get(member.provider_name)
-    if provider is None:
-        known = ", ".join(sorted(providers)) or "none"
-        raise ConfigError(
-            f"pool `{settings.name}`: no provider `{member.provider_name}` is configured; there is {known}"
-        )
     owner = shared or Providers(clock=clock, ids=ids)
     return Pool(
         name=settings.name,
-        member=member,
-        provider=owner.handle(provider),
+        members=[
+            Member(member, owner.handle(_provider(settings, member, providers)))
+            for member in settings.members
+        ],
         clock=clock,
         ids=ids,
         jitter=owner.jitter,
         prices=prices,
     )
+
+
+def _provider(
+    pool: PoolSettings, member: PoolMember, providers: Mapping[str, ProviderSettings]
+) -> ProviderSettings:
+    provider = providers.get(member.provider_name)
+    if provider is None:
+        known = ", ".join(sorted(providers)) or "none"
+        raise ConfigError(
+            f"pool `{pool.name}`: no provider `{member.provider_name}` is configured; there is {known}"
+        )
+    return provider

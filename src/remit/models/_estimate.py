@@ -23,10 +23,12 @@ from remit.models._messages import (
     ToolResultsMessage,
     UserMessage,
 )
+from remit.models._wire import is_object
 from remit.primitives import dump_json
 
 _CHARACTERS_PER_TOKEN = 3.0
 _TOKENS_PER_EXTRA_BYTE = 0.75
+_SEALED_CHARACTERS_PER_TOKEN = 4
 _MESSAGE_TOKENS = 8
 """Role and separators."""
 _CALL_TOKENS = 16
@@ -65,12 +67,22 @@ def _message_tokens(message: Message) -> int:
 
 def _block_tokens(block: TextBlock | ThinkingBlock | ToolCallBlock) -> int:
     match block:
-        case TextBlock() | ThinkingBlock():
+        case TextBlock():
             return estimate_text_tokens(block.text)
+        case ThinkingBlock():
+            return estimate_text_tokens(block.text) + _sealed_tokens(block)
         case ToolCallBlock():
             return _CALL_TOKENS + estimate_text_tokens(block.name) + estimate_text_tokens(block.arguments)
         case _:
             assert_never(block)
+
+
+def _sealed_tokens(block: ThinkingBlock) -> int:
+    """What stands behind a thought that is handed out sealed: base64 of about its text."""
+    item = (block.details or {}).get("item")
+    sealed = item.get("encrypted_content") if is_object(item) else None
+    seals = [seal for seal in (block.signature, sealed) if isinstance(seal, str)]
+    return sum(len(seal) // _SEALED_CHARACTERS_PER_TOKEN for seal in seals)
 
 
 def _tool_tokens(tool: ToolSpec) -> int:

@@ -117,7 +117,7 @@ class ResponsesAdapter(SdkAdapter["ResponsesSdk", ResponsesExchange]):
         text, model = exchange.error_answer.lower(), call.model
         if "encrypted" in text and self._reasons(model) and "could not be verified" not in text:
             self._plain.add(model)
-        elif "reasoning" in text and self._own_effort(call) is not None:
+        elif "reasoning.effort" in text and self._own_effort(call) is not None:
             self._left_alone.add(model)
         elif "max_output_tokens" in text and call.bound_is_assumed and self._bound(call) is not None:
             self._unbounded.add(model)

@@ -123,6 +123,7 @@ class PoolMember(Model):
     order: int = Field(default=1, ge=1)
     """A member with a higher one is asked when those with lower ones can't."""
     weight: int = Field(default=1, ge=1)
+    """Its share of the requests among members of one order."""
     max_concurrency: int | None = Field(default=None, ge=1)
     """Requests in flight at once; None: no bound."""
     tool_mode: Literal["auto", "native", "json"] = "auto"
@@ -156,7 +157,9 @@ class PoolSettings(Model):
 
     @field_validator("members")
     @classmethod
-    def _one_for_now(cls, members: tuple[PoolMember, ...]) -> tuple[PoolMember, ...]:
-        if len(members) > 1:
-            raise ConfigError("pools of several members come with a later version; name one")
+    def _each_once(cls, members: tuple[PoolMember, ...]) -> tuple[PoolMember, ...]:
+        models = [member.model for member in members]
+        doubled = sorted({model for model in models if models.count(model) > 1})
+        if doubled:
+            raise ValueError(f"a pool names a model once, not {', '.join(doubled)} twice; weight it instead")
         return members

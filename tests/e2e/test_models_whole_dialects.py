@@ -1,0 +1,42 @@
+"""A whole reviewed run over each dialect: plan, work with tools, review, patch, delivery, bill."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from remit.testing import AnthropicDialect, FakeProvider, OpenAIChatDialect, OpenAIResponsesDialect
+from whole_kit import KEY_VARIABLE, MEND, PRICE, World, reviewed, shell
+
+CASES = {
+    "responses": ("openai", "gpt-5.2", OpenAIResponsesDialect),
+    "chat": ("openai-chat", "gpt-5.2", OpenAIChatDialect),
+    "anthropic": ("anthropic", "claude-sonnet-4-6", AnthropicDialect),
+    "anthropic with a budget": ("anthropic", "claude-haiku-4-5", AnthropicDialect),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_a_reviewed_run_over_each_dialect(world: World, case: str) -> None:
+    """R18, R29, R30: the strict fake takes every request of a real run, and the bill is whole."""
+    kind, model, dialect = CASES[case]
+    if kind == "anthropic":
+        pytest.importorskip("anthropic", reason="the extra `anthropic` isn't installed")
+    mend, look = replace(MEND, thinking="It subtracts."), replace(shell("true"), thinking="Look once more.")
+    with FakeProvider(reviewed(mend, look), dialect=dialect()) as fake:
+        provider = {"kind": kind, "base_url": fake.base_url, "api_key_env": KEY_VARIABLE}
+        own = replace(world, fake=fake, settings=_settings(provider, model))
+        ended = await own.run(model=f"fake:{model}")
+        statuses = [request.status for request in fake.requests]
+    assert ended.ending == ("completed", None, None)
+    assert statuses == [200] * 5
+    assert (world.root / "calc" / "__init__.py").read_text() == "def add(a, b):\n    return a + b\n"
+    assert (ended.bill.coverage.attempts, ended.bill.coverage.reported) == (5, 5)
+    assert ended.bill.complete
+    assert ended.view.cost_usd is not None
+
+
+def _settings(provider: dict[str, Any], model: str) -> dict[str, Any]:
+    return {"providers": {"fake": provider}, "prices": {f"fake:{model}": dict(PRICE)}}
