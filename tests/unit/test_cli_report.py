@@ -69,3 +69,20 @@ def test_a_patch_that_was_kept_is_offered() -> None:
     assert "remit patch run_x --apply\x20" in _said(kept)
     unreviewed = _ended(None, patch={**PATCH, "reviewed": False}, review=None)
     assert "remit patch run_x --apply --unreviewed" in _said(unreviewed)
+
+
+@pytest.mark.parametrize(
+    ("typed", "is_on_path", "name"),
+    [
+        (".venv/bin/remit", False, ".venv/bin/remit"),
+        (".venv/bin/remit", True, "remit"),
+        ("cli.py", False, "remit"),
+    ],
+)
+def test_next_steps_can_be_typed(
+    monkeypatch: pytest.MonkeyPatch, typed: str, is_on_path: bool, name: str
+) -> None:
+    """After `make demo` the program is on no PATH: what is offered next names it by its path."""
+    monkeypatch.setattr("sys.argv", [typed])
+    monkeypatch.setattr("remit.cli._words.which", lambda _: "/bin/remit" if is_on_path else None)
+    assert f"  {name} show run_x" in _said(_ended(None))

@@ -23,7 +23,7 @@ from remit.cli._formats import (
     tokens,
 )
 from remit.cli._screen import Glyphs
-from remit.cli._words import one_line
+from remit.cli._words import one_line, program_name
 from remit.contract import CancelReceipt, CheckResult, RunView, Usage
 
 _KIND_STYLES = {"completed": "green", "failed": "red", "cancelled": "yellow", "indeterminate": "red"}
@@ -134,14 +134,15 @@ def cost_words(view: RunView) -> str:
 
 def next_steps(view: RunView) -> RenderableType:
     """Where to look next."""
-    steps = [(f"remit show {view.id}", "what it did, step by step")]
+    remit = program_name()
+    steps = [(f"{remit} show {view.id}", "what it did, step by step")]
     if view.patch is not None and view.patch.files:
-        steps.append((f"remit patch {view.id}", "the patch"))
+        steps.append((f"{remit} patch {view.id}", "the patch"))
         applied = view.delivery is not None and view.delivery.mode == "apply"
         if applied and view.delivery is not None and view.delivery.status == "delivered":
-            steps.append((f"remit undo {view.id}", "take it back"))
+            steps.append((f"{remit} undo {view.id}", "take it back"))
         elif (flags := _flags_to_apply(view)) is not None:
-            steps.append((f"remit patch {view.id} --apply{flags}", "apply it"))
+            steps.append((f"{remit} patch {view.id} --apply{flags}", "apply it"))
     lines = [Text.assemble((f"  {command}", "cyan"), (f"  {what}", "dim")) for command, what in steps]
     return Group(*lines)
 

@@ -26,7 +26,7 @@ from remit.cli._progress import logging_to, make_progress
 from remit.cli._report import print_report
 from remit.cli._screen import console_on, glyphs_of
 from remit.cli._trees import changed_paths, read_tree
-from remit.cli._words import plain, say
+from remit.cli._words import plain, program_name, say
 from remit.config import load_config
 from remit.contract import RunRequest, RunView
 from remit.errors import ConfigError
@@ -190,8 +190,8 @@ class _Show:
         self.say("")
         took = duration((time.monotonic() - started) * 1000)
         self.say(f"That took {took}. Both repositories are kept in {folder}")
-        self.say("`remit ps` lists both runs; this tells the first one step by step:")
-        self.say(f"  remit show {view.id}", style="cyan")
+        self.say(f"`{program_name()} ps` lists both runs; this tells the first one step by step:")
+        self.say(f"  {program_name()} show {view.id}", style="cyan")
 
 
 def _is_completed(view: RunView) -> bool:

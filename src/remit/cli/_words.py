@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import sys
 from collections.abc import Sequence
+from shutil import which
 from typing import Final
 
 EXIT_INTERRUPTED: Final = 130
@@ -36,6 +38,12 @@ def one_line(text: str, *, width: int = 200) -> str:
     """The same on a single line, shortened to `width` characters."""
     flat = " ".join(plain(text).split())
     return flat if len(flat) <= width else flat[: max(1, width - 1)] + "…"
+
+
+def program_name() -> str:
+    """What to type to start this program again: its path where `remit` alone would not be found."""
+    typed = sys.argv[0]
+    return typed if os.path.basename(typed) == "remit" and which("remit") is None else "remit"
 
 
 def recovered_words(run_id: str, root: str, how: str, left: Sequence[str]) -> str:
