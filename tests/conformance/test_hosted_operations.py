@@ -32,6 +32,7 @@ from remit.runs._usage_answer import answer_usage
 from remit.testing._fake_operations import MOMENT
 from remit.testing._hosted_suite import COMPLETES, WAITS, OperationsSuite
 from remit.testing._hosted_world import FOLDER, HostedWorld, hosted_world
+from remit.usage import summarise_attempts
 
 
 class MemoryHarness:
@@ -263,7 +264,7 @@ def attempt(
 
 
 def test_the_ledger_as_an_answer() -> None:
-    """M30, M31, M4: counts, seven totals, and how each attempt is covered in the strict view."""
+    """M30, M31, M4: counts, seven totals, how each attempt is covered; child runs are on the bill, too."""
     whole = {
         "input_tokens": 11,
         "output_tokens": 7,
@@ -297,6 +298,21 @@ def test_the_ledger_as_an_answer() -> None:
     summary = answer.summary
     assert (summary.request_count, summary.error_count, summary.cost_usd) == (6, 5, None)
     assert (summary.cache_hit_count, summary.cache_create_count) == (1, 2)
+    below = summarise_attempts(
+        [
+            (one.started, one.ended)
+            for one in (
+                attempt(1, "reported", whole),
+                attempt(7, "reported", whole),
+                attempt(8, "interrupted", whole, status="cut"),
+            )
+        ]
+    )
+    tree = answer_usage([attempt(1, "reported", whole)], None, usage=below.usage, cost_usd=below.cost_usd)
+    assert tree.summary.totals.total_tokens == 3 * 18
+    assert tree.summary.cost_usd is None
+    coverage = tree.provenance.coverage
+    assert (coverage.attempts, coverage.reported, coverage.partial, coverage.missing) == (3, 2, 0, 1)
     alone = answer_usage([attempt(1, "reported", whole)], None).summary
     assert alone.totals.to_json() == {**whole, "cache_miss_tokens": 8}
     assert alone.cost_usd == 0.000005

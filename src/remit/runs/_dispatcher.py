@@ -248,13 +248,13 @@ class Dispatcher:
 
     async def _usage(self, request: UsageQuery, context: OperationContext) -> UsageSummarised:
         """Of run and attempt: which moments somebody asked about selects nothing."""
-        await self._get(request.turn_id, context)
+        view = (await self._get(request.turn_id, context)).view
         try:
             attempts = await self._store.read_attempts(request.turn_id, tenant=context.caller.tenant)
         except StorageError:
             _log.warning("run %s: its ledger can't be read", request.turn_id, exc_info=True)
             return unreadable_usage(request.range)
-        return answer_usage(attempts, request.range)
+        return answer_usage(attempts, request.range, usage=view.usage, cost_usd=view.cost_usd)
 
 
 def snapshot_of(view: RunView) -> TurnSnapshot:
