@@ -259,7 +259,10 @@ async def test_the_number_of_children_is_bounded_over_the_tree() -> None:
         outer, inner = await children_of(world, view.id)
         assert (outer.limits.max_children, inner.limits.max_children) == (1, 0)
         assert results_of(world, "work-1", outer.id)[1]["status"] == "denied"
-        refused = results_of(world, "work-1", view.id)[1]
+        first_result, refused = results_of(world, "work-1", view.id)
+        assert first_result["content"].endswith("[2 of 2 child runs were started (max_children)]")
+        warnings = [event.data for event in await world.events(view.id) if event.type == "limit.warning"]
+        assert [(told["kind"], told["value"], told["cap"]) for told in warnings] == [("max_children", 2, 2)]
         assert refused["status"] == "denied"
         assert "max_children is 2" in refused["content"]
 
@@ -380,3 +383,27 @@ async def test_a_deadline_of_the_parent_ends_the_child_first() -> None:
         assert below.ended_at <= view.ended_at
         assert world.registry.active_count() == 0
         assert world.node.opened == world.node.cleaned == 2
+
+
+async def test_a_cancel_while_a_child_is_being_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R11: a child that was stored when its parent's cancel came has its terminal, before its parent."""
+    async with run_world(say(PLAN), delegate()) as world:
+        supervisor = await world.admit(binding=DELEGATING)
+        run_id = next(iter(world.controls))
+        submit = world.store.submit
+
+        async def cancelled_meanwhile(submission: Any) -> Any:
+            stored = await submit(submission)
+            world.cancel(run_id)
+            await asyncio.sleep(0.05)
+            return stored
+
+        monkeypatch.setattr(world.store, "submit", cancelled_meanwhile)
+        view = await world.supervise(supervisor)
+        assert view.status is RunStatus.CANCELLED
+        (below,) = await children_of(world, run_id)
+        assert below.status is RunStatus.CANCELLED
+        assert below.ended_at is not None
+        assert view.ended_at is not None
+        assert below.ended_at <= view.ended_at
+        assert world.registry.active_count() == 0

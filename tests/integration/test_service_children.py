@@ -281,3 +281,19 @@ async def test_the_users_tree_may_move_meanwhile(tmp_path: Path) -> None:
         git(tmp_path / "repo", "commit", "-qm", "Move")
         child = await node.open("child", parent="parent")
         assert (child.base, child.brief_sha256) == (first.base, first.brief_sha256)
+
+
+async def test_a_link_in_the_way_leads_nowhere(tmp_path: Path) -> None:
+    """A folder that became a link isn't followed: nothing is written where it points, and all is undone."""
+    async with node_of(tmp_path) as node:
+        await node.open("parent")
+        await node.open("child", parent="parent")
+        await node.shell("child", "mkdir new; echo x > new/file; echo two > app.py; rm old/deep/gone.txt")
+        snapshot = await node.snapshot("child")
+        child = ChildResult(run_id="child", content_hash=snapshot.content_hash)
+        await node.shell("parent", "mkdir elsewhere; ln -s elsewhere new")
+        refused = await node.take_over("parent", child)
+        assert refused.status != "success"
+        seen = await node.shell("parent", "ls elsewhere | wc -l; cat app.py old/deep/gone.txt; ls -A")
+        assert seen.content.startswith("0\nprint('one')\nto be deleted\n")
+        assert ".remit-write" not in seen.content

@@ -29,6 +29,7 @@ from remit.contract import (
     WorkspaceRequest,
 )
 from remit.errors import InternalError, RemitError
+from remit.events import NewEvent
 from remit.primitives import StrictJsonError, clean_text, dump_json, load_json
 from remit.requests import fingerprint, narrow_limits
 from remit.runs._context import RunContext
@@ -131,11 +132,22 @@ class Delegation:
             self._ask(control)
 
         with self._work.tool(use, stop=stop) as item:
-            child = await self._start(order, limits, control, work_id=item.work_id)
-            view = await self._to_the_end(child)
+            child, view = await self._to_the_end(order, limits, control, work_id=item.work_id)
             response = await self._outcome(use, child, view, item, max_shown_bytes=max_shown_bytes)
+            response = await self._warn(use, response)
         took_ms = int((self._context.clock.monotonic() - began) * 1000)
         return response.model_copy(update={"duration_ms": took_ms})
+
+    async def _warn(self, use: ToolUse, response: ToolResponse) -> ToolResponse:
+        """Tell the model, and the log, when most of the children that there may be were started."""
+        warning = self._offspring.take_warning()
+        if warning is None:
+            return response
+        payload = warning.model_copy(update={"stage_id": use.stage_id})
+        stage_id = self._work.id_of(use.stage_id)
+        await self._journal.append(NewEvent(type="limit.warning", payload=payload, work_id=stage_id))
+        note = f"{warning.value} of {warning.cap} child runs were started (max_children)"
+        return response.model_copy(update={"content": f"{response.content}\n[{note}]"})
 
     # ---- starting it
 
@@ -225,14 +237,20 @@ class Delegation:
 
     # ---- while it goes on
 
-    async def _to_the_end(self, child: RunContext) -> RunView:
-        task = asyncio.get_running_loop().create_task(
-            self._watched(child), name=f"child {child.stored.view.id}"
-        )
+    async def _to_the_end(
+        self, order: _Order, limits: Limits, control: RunControl, *, work_id: str
+    ) -> tuple[RunContext, RunView]:
+        """Start the child and drive it. One piece: what is stored is driven, whoever gives up meanwhile."""
+
+        async def start_and_drive() -> tuple[RunContext, RunView]:
+            child = await self._start(order, limits, control, work_id=work_id)
+            return child, await self._watched(child)
+
+        task = asyncio.get_running_loop().create_task(start_and_drive(), name=f"child of {work_id}")
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            self._ask(child.control)
+            self._ask(control)
             await despite_cancel(_ended(task))
             raise
 
@@ -315,7 +333,7 @@ class Delegation:
         )
 
 
-async def _ended(task: asyncio.Task[RunView]) -> None:
+async def _ended(task: asyncio.Task[tuple[RunContext, RunView]]) -> None:
     await asyncio.wait({task})
     if not task.cancelled():
         task.exception()  # seen; the cancel goes on

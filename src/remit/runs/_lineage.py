@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from remit.contract import Limits
+from remit.contract import Limits, LimitWarning
 from remit.primitives import usd_from_micros
 from remit.usage import Budget
 
 MAX_DEPTH = 2
 """A run's children may have children; those have none."""
+_WARN_AT_PERCENT = 80
 
 
 @dataclass(slots=True)
@@ -21,12 +22,22 @@ class Offspring:
     """That of the run that this one is a child of; a child counts there too."""
     run_ids: list[str] = field(default_factory=list[str])
     """Every run below this one, in the order of their start."""
+    told: bool = False
+    """Whether it was said that the limit is near."""
 
     @property
     def left(self) -> int:
         """How many more may be started."""
         own = max(0, self.limit - len(self.run_ids))
         return own if self.above is None else min(own, self.above.left)
+
+    def take_warning(self) -> LimitWarning | None:
+        """That 80 % of the limit is used; told once."""
+        used = len(self.run_ids)
+        if self.told or not self.limit or used * 100 < self.limit * _WARN_AT_PERCENT:
+            return None
+        self.told = True
+        return LimitWarning(kind="max_children", value=used, cap=self.limit)
 
     def add(self, run_id: str) -> None:
         """One more was started."""
