@@ -162,6 +162,8 @@ async def test_a_rejected_run_delivers_nothing() -> None:
         patch = await world.store.read_artifact(view.id, "patch")
         assert patch is not None
         assert "+new" in patch.text
+        assert view.delivery is not None
+        assert (view.delivery.mode, view.delivery.status) == ("apply", "skipped")
         await check_invariants(world, view.id)
 
 
@@ -606,3 +608,18 @@ class _WaitingPool(FakePool):
         with ledger.waiting():
             await asyncio.sleep(0.06)
         return await super().request(request, ledger=ledger, **more)
+
+
+async def test_what_a_review_changed_is_named_however_it_did() -> None:
+    """S24: repairs are the paths that differ over the review: by a file tool, by a command, by anything."""
+    node = FakeNode({"a.txt": "old\n", "b.txt": "old\n"})
+    async with run_world(*good_replies()[:3], lambda _: _repair(world), node=node) as world:
+        view = await world.drive()
+        assert view.review is not None
+        assert view.review.repairs == ("b.txt",)
+        await check_invariants(world, view.id)
+
+
+def _repair(world: RunWorld) -> PoolReply:
+    world.node.edit(next(iter(world.controls)), "b.txt", "changed by a command\n")
+    return PoolReply(text=PASS)

@@ -276,6 +276,8 @@ class ChangedPath(Model):
     insertions: int = 0
     deletions: int = 0
     binary: bool = False
+    digest: str = ""
+    """Mode and hash of what is there now; empty: it is gone."""
 
 
 class Snapshot(_RunMessage):

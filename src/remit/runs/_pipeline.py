@@ -33,7 +33,7 @@ from remit.contract import (
 )
 from remit.errors import InternalError, OwnershipError
 from remit.events import Artifact, NewEvent
-from remit.results import patch_artifact, summarise_snapshot
+from remit.results import patch_artifact, repaired_paths, summarise_snapshot
 from remit.runs._context import RunContext
 from remit.runs._control import CancelAsked
 from remit.runs._deadlines import StageClock, stage_clock, wall_clock_terminal
@@ -169,7 +169,7 @@ class Pipeline:
             patch=before.patch if before else None,
         )
         after = await self._tools.snapshot() if self._tools and self._tools.opened else None
-        await self._record_review(stage_id, answer, after)
+        await self._record_review(stage_id, answer, after, repairs=repaired_paths(before, after))
         match answer.fields["decision"]:
             case "pass":
                 return answer, after.content_hash if after else None
@@ -178,14 +178,16 @@ class Pipeline:
             case _:
                 raise Ended(Terminal.of("rejected", "rejected", stage=stage_id))
 
-    async def _record_review(self, stage_id: str, answer: StageAnswer, snapshot: Snapshot | None) -> None:
+    async def _record_review(
+        self, stage_id: str, answer: StageAnswer, snapshot: Snapshot | None, *, repairs: tuple[str, ...]
+    ) -> None:
         decision = answer.fields["decision"]
         review = Review.model_validate(
             {
                 "decision": decision,
                 "summary": answer.fields["summary"],
-                "repairs": answer.changed,
-                "flags": _flags(snapshot),
+                "repairs": repairs,
+                "flags": snapshot.flags if snapshot else (),
                 "content_hash": snapshot.content_hash if snapshot else None,
             }
         )
@@ -379,9 +381,3 @@ class _SentBack(Exception):
     def __init__(self, summary: str) -> None:
         super().__init__(summary)
         self.summary = summary
-
-
-def _flags(snapshot: Snapshot | None) -> tuple[str, ...]:
-    if snapshot is None:
-        return ()
-    return (*(f"protected:{path}" for path in snapshot.protected), *snapshot.flags)

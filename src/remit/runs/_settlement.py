@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from remit.contract import (
     CancelReceipt,
+    Delivery,
     RunEnded,
     RunSettling,
     RunStatus,
@@ -165,10 +166,20 @@ class Settlement:
                 "usage": bill.usage,
                 "cost_usd": bill.cost_usd,
                 "estimated_max_cost_usd": bill.estimated_max_cost_usd,
+                "delivery": self._delivery(),
                 "cancel": self._receipt(),
                 "abandoned": tuple(self._draining.abandoned),
             }
         )
+
+    def _delivery(self) -> Delivery | None:
+        """What became of the patch: skipped where nothing was delivered; None without a workspace."""
+        view, request = self._journal.view, self._context.stored.request
+        if view.delivery is not None or view.workspace is None or request.in_place:
+            return view.delivery
+        asked = request.delivery
+        mode = asked.mode if asked is not None else self._context.binding.delivery
+        return Delivery(mode=mode, status="skipped")
 
     def _receipt(self) -> CancelReceipt | None:
         asked = self._context.control.asked

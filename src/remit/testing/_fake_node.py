@@ -304,7 +304,9 @@ def _diff(base: Mapping[str, str], result: Mapping[str, str]) -> tuple[str, tupl
         before, after = base.get(path), result.get(path)
         if before == after:
             continue
-        paths.append(ChangedPath(path=path, change="added" if before is None else "modified"))
+        paths.append(
+            ChangedPath(path=path, change="added" if before is None else "modified", digest=after or "")
+        )
         lines = difflib.unified_diff(
             (before or "").splitlines(keepends=True), (after or "").splitlines(keepends=True), path, path
         )

@@ -98,6 +98,7 @@ def _changed_path(change: Change, counts: PathCounts | None) -> ChangedPath:
         insertions=counts.insertions,
         deletions=counts.deletions,
         binary=counts.binary,
+        digest=f"{change.result.mode}:{change.result.sha256}" if change.result is not None else "",
     )
 
 
