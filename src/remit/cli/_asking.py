@@ -32,8 +32,8 @@ def build_request(options: RunOptions, prompt: str, place: Place) -> RunRequest:
         "allow_protected": options.allow_protected,
         "workspace": _workspace(options, place),
         "delivery": _delivery(options),
-        "stages": _stages(options),
-        "limits": _limits(options),
+        "stages": stages_of(options),
+        "limits": limits_of(options),
     }
     return RunRequest.model_validate(
         {key: value for key, value in body.items() if value not in (None, {}, False)}
@@ -57,12 +57,18 @@ def _delivery(options: RunOptions) -> str | None:
     return "apply" if options.apply else None
 
 
-def _stages(options: RunOptions) -> dict[str, Any]:
+def stages_of(options: RunOptions) -> dict[str, Any]:
+    """The models that were typed for single stages."""
     named = {"plan": options.plan_model, "work": options.work_model, "review": options.review_model}
     return {stage: {"model": model} for stage, model in named.items() if model is not None}
 
 
-def _limits(options: RunOptions) -> dict[str, Any]:
+def limits_of(options: RunOptions) -> dict[str, Any]:
+    """The limits that were typed.
+
+    Raises:
+        click.UsageError, InvalidRequest: They can't be.
+    """
     limits: dict[str, Any] = {}
     if options.max_cost is not None:
         limits["max_cost_usd"] = _money(options.max_cost)

@@ -8,14 +8,13 @@ from datetime import datetime
 
 from rich.text import Text
 
-from remit.cli._finding import open_reader
+from remit.cli._finding import RunReader, open_reader
 from remit.cli._formats import between_ms, delivery_words, duration, money
 from remit.cli._screen import Results, console_on
 from remit.cli._words import one_line, say
 from remit.contract import RunStatus, RunView
 from remit.primitives import SystemClock
 from remit.runs import StoredRun
-from remit.storage import StoreReader
 
 _RECENT = 20
 _PAGE = 500
@@ -28,9 +27,9 @@ _LEAST_ROOM = 16
 _LEFT_OUT_FIRST = ("took", "cost", "change", "age", "status")
 
 
-def list_them(*, show_all: bool, as_json: bool) -> int:
+def list_them(*, show_all: bool, as_json: bool, host: str | None = None) -> int:
     """List the runs."""
-    with open_reader() as reader:
+    with open_reader(host) as reader:
         runs = [] if reader is None else list(_runs(reader, show_all=show_all))
         if as_json:
             results = Results()
@@ -80,7 +79,7 @@ def _columns_that_fit(widths: list[int], width: int | None) -> list[int]:
     return shown
 
 
-def _runs(reader: StoreReader, *, show_all: bool) -> Iterator[StoredRun]:
+def _runs(reader: RunReader, *, show_all: bool) -> Iterator[StoredRun]:
     if show_all:
         cursor: str | None = None
         while True:

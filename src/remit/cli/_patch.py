@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from remit.cli._host_option import host_option
+
 _HELP = """Print a run's patch, or apply it.
 
 \b
@@ -22,7 +24,15 @@ takes it back.
 @click.option("--stat", is_flag=True, help="Only which files, and how many lines.")
 @click.option("--unreviewed", is_flag=True, help="Apply it although no review has passed it.")
 @click.option("--allow-protected", is_flag=True, help="Apply it although it touches protected paths.")
-def patch(run_id: str | None, apply: bool, stat: bool, unreviewed: bool, allow_protected: bool) -> int:
+@host_option
+def patch(
+    run_id: str | None,
+    apply: bool,
+    stat: bool,
+    unreviewed: bool,
+    allow_protected: bool,
+    host: str | None,
+) -> int:
     """Replaced by the text above."""
     from remit.cli import _patching  # noqa: PLC0415 - `--help` needn't load the store
 
@@ -33,5 +43,9 @@ def patch(run_id: str | None, apply: bool, stat: bool, unreviewed: bool, allow_p
     if apply:
         if run_id is None:
             raise click.UsageError("name the run whose patch is to be applied; `remit ps` lists them")
+        if host:
+            return _patching.deliver_there(
+                run_id, host=host, unreviewed=unreviewed, allow_protected=allow_protected
+            )
         return _patching.apply_patch(run_id, unreviewed=unreviewed, allow_protected=allow_protected)
-    return _patching.print_patch(run_id, stat=stat)
+    return _patching.print_patch(run_id, stat=stat, host=host)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from remit.cli._diff import coloured, files_of, stat_lines
-from remit.cli._finding import find_run, open_reader
+from remit.cli._finding import RunReader, find_run, open_reader
 from remit.cli._formats import count
 from remit.cli._screen import Results, console_on, is_a_terminal
 from remit.cli._story import Story
@@ -19,15 +19,15 @@ from remit.contract import RunView
 from remit.errors import NotFound, PreconditionFailed
 from remit.node_agent import node_folder
 from remit.primitives import SystemClock
-from remit.storage import SqliteStore, StoreReader
+from remit.storage import SqliteStore
 from remit.workspaces import Deliveries, DeliveryOrder, WorkspaceSettings
 
 _NAMED_PATHS = 10
 
 
-def print_patch(wanted: str | None, *, stat: bool) -> int:
+def print_patch(wanted: str | None, *, stat: bool, host: str | None = None) -> int:
     """Print a run's patch: in colour for a person, byte for byte for a program."""
-    with open_reader() as reader:
+    with open_reader(host) as reader:
         stored = find_run(reader, wanted)
         assert reader is not None, "a run was found in it"
         artifact = reader.read_artifact(stored.view.id, "patch")
@@ -47,6 +47,20 @@ def print_patch(wanted: str | None, *, stat: bool) -> int:
         results = Results()
         results.write_bytes(artifact.text.encode("utf-8", "surrogateescape"))
         results.require_written()
+    return 0
+
+
+def deliver_there(wanted: str, *, host: str, unreviewed: bool, allow_protected: bool) -> int:
+    """Have a host apply a run's patch to the workspace there; returns the exit code."""
+    from remit.cli._remote import secret_for_host  # noqa: PLC0415 - most patches need no client
+    from remit.client import Client  # noqa: PLC0415
+
+    with Client(host, api_key=secret_for_host()) as client:
+        told = client.deliver(wanted, unreviewed=unreviewed, allow_protected=allow_protected)
+    if told["delivery"]["status"] == "conflict":
+        say("nothing was applied: the workspace's files were changed meanwhile")
+        return 1
+    say(f"the patch of run {wanted} is applied to its workspace on the host")
     return 0
 
 
@@ -145,7 +159,7 @@ def _require_known(view: RunView, *, opened: bool) -> None:
         raise PreconditionFailed(f"what run {view.id} changed isn't known: no patch of it was stored")
 
 
-def _story_of(reader: StoreReader, run_id: str) -> Story:
+def _story_of(reader: RunReader, run_id: str) -> Story:
     story = Story()
     for event in reader.read_events(run_id):
         story.add(event)

@@ -16,6 +16,8 @@ from remit.cli._words import EXIT_INTERRUPTED, say
 
 _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "run": ("remit.cli._run:run", "Run one request: plan, work, review, and apply the result."),
+    "watch": ("remit.cli._watch:watch", "Follow a run of a host to its end."),
+    "cancel": ("remit.cli._cancel:cancel", "Stop a run of a host, or one piece of its work."),
     "show": ("remit.cli._show:show", "Tell the story of a run."),
     "patch": ("remit.cli._patch:patch", "Print a run's patch, or apply it."),
     "ps": ("remit.cli._ps:ps", "List runs, newest first."),

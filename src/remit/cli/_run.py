@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from remit.cli._host_option import host_option, require_host
+
 _HELP = """Run one request: plan, work, review; then apply what passed.
 
 \b
@@ -53,6 +55,9 @@ class RunOptions:
     allow_protected: bool
     allow_unconfined: bool
     preserve: str | None
+    detach: bool
+    wait: str | None
+    host: str | None
 
 
 @click.command(help=_HELP)
@@ -112,11 +117,19 @@ class RunOptions:
     type=click.Choice(["never", "failed", "always"]),
     help="When to keep the private copy after the end. Default: failed.",
 )
+@click.option("--detach", is_flag=True, help="With a host: start it, print its id, and leave it alone.")
+@click.option("--wait", metavar="TIME", help="With a host: follow it so long at most; then exit 124.")
+@host_option
 def run(**typed: Any) -> int:
     """Replaced by the text above."""
+    options = RunOptions(**typed)
+    if options.host or options.detach or options.wait is not None:
+        from remit.cli._remote_run import run_there  # noqa: PLC0415 - `--help` needn't load the client
+
+        return run_there(options, require_host(options.host, "--detach or --wait"))
     from remit.cli._running import execute  # noqa: PLC0415 - `--help` needn't load the host
 
-    return execute(RunOptions(**typed))
+    return execute(options)
 
 
 assert {field.name for field in fields(RunOptions)} == {parameter.name for parameter in run.params}

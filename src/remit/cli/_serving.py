@@ -9,6 +9,7 @@ import ssl
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
@@ -58,11 +59,8 @@ def run_server(options: ServeOptions) -> int:
 
 
 def _require_server() -> None:
-    try:
-        import starlette  # noqa: F401, PLC0415 # pyright: ignore[reportUnusedImport] - an optional extra
-        import uvicorn  # noqa: F401, PLC0415 # pyright: ignore[reportUnusedImport]
-    except ImportError:
-        raise ConfigError("`remit serve` needs the server extra: pip install 'remit[server]'") from None
+    if any(find_spec(name) is None for name in ("httptools", "starlette", "uvicorn")):
+        raise ConfigError("`remit serve` needs the server extra: pip install 'remit[server]'")
 
 
 # ---- settings

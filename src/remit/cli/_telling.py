@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from remit.cli._diff import files_of, stat_lines
-from remit.cli._finding import find_run, open_reader
+from remit.cli._finding import RunReader, find_run, open_reader
 from remit.cli._formats import between_ms, duration, money
 from remit.cli._report import checks_table, facts_table, headline, receipt_table
 from remit.cli._screen import Glyphs, Results, console_on, glyphs_of
@@ -20,7 +20,6 @@ from remit.cli._words import one_line, plain
 from remit.contract import RunView
 from remit.primitives import SystemClock
 from remit.runs import AttemptRow, HistoryEntry, StoredRun
-from remit.storage import StoreReader
 
 _PROMPT_CHARS = 300
 _SUMMARY_CHARS = 600
@@ -32,9 +31,11 @@ _ANSWER_WORDS = {
 }
 
 
-def tell(wanted: str | None, *, as_json: bool, as_events: bool, verbose: bool) -> int:
+def tell(
+    wanted: str | None, *, as_json: bool, as_events: bool, verbose: bool, host: str | None = None
+) -> int:
     """Show one run."""
-    with open_reader() as reader:
+    with open_reader(host) as reader:
         stored = find_run(reader, wanted)
         assert reader is not None, "a run was found in it"
         results = Results()
@@ -49,7 +50,7 @@ def tell(wanted: str | None, *, as_json: bool, as_events: bool, verbose: bool) -
     return 0
 
 
-def _tell_people(reader: StoreReader, stored: StoredRun, *, verbose: bool) -> None:
+def _tell_people(reader: RunReader, stored: StoredRun, *, verbose: bool) -> None:
     story = Story()
     for event in reader.read_events(stored.view.id):
         story.add(event)

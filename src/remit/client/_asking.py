@@ -91,6 +91,11 @@ def run_path(run_id: str, *rest: str) -> str:
     return "/".join([f"{API}/runs", quote(run_id, safe=""), *rest])
 
 
+def work_path(work_id: str, *rest: str) -> str:
+    """The path of a piece of work."""
+    return "/".join([f"{API}/work", quote(work_id, safe=""), *rest])
+
+
 def checked_url(base_url: str) -> str:
     """The address of a host, without what doesn't belong there.
 

@@ -23,6 +23,7 @@ from remit.client._asking import (
     may_repeat,
     run_path,
     wait_before,
+    work_path,
 )
 from remit.client._reading import CancelAnswer, FrameReader, error_of, read_answer, read_shape
 from remit.contract import RunRequest, RunView
@@ -154,13 +155,7 @@ class AsyncClient:
 
     async def _is_told(self, run_id: str, after: int) -> bool:
         """Whether nothing comes behind this number."""
-        ask = Ask(
-            method="GET",
-            path=run_path(run_id, "events"),
-            query={"after": after, "limit": 1},
-            headers={"Accept": "application/json"},
-        )
-        return not (await self._ask(ask))["data"]
+        return not (await self.read_events(run_id, after=after, limit=1))["data"]
 
     async def _stream(self, run_id: str, after: int) -> AsyncGenerator[Event]:
         headers = {"Accept": "text/event-stream", **({"Last-Event-ID": str(after)} if after else {})}
@@ -191,6 +186,28 @@ class AsyncClient:
         """Stop a run and everything that it started. Cancellation: the cancel stands; only the wait ends."""
         ask = ask_cancel(run_id, reason=reason, tombstone=tombstone, wait_ms=wait_ms)
         return read_shape(CancelAnswer, await self._ask(ask))
+
+    async def read_events(self, run_id: str, *, after: int = 0, limit: int = 500) -> dict[str, Any]:
+        """A page of a run's stored events, as JSON: `{data, next_cursor}`."""
+        ask = Ask(
+            method="GET",
+            path=run_path(run_id, "events"),
+            query={"after": after, "limit": limit},
+            headers={"Accept": "application/json"},
+        )
+        return await self._ask(ask)
+
+    async def deliver(
+        self, run_id: str, *, unreviewed: bool = False, allow_protected: bool = False
+    ) -> dict[str, Any]:
+        """Apply the patch of an ended run to its workspace, all or nothing; `{run, delivery}`."""
+        body = {"unreviewed": unreviewed, "allow_protected": allow_protected}
+        given = {name: value for name, value in body.items() if value}
+        return await self._ask(Ask(method="POST", path=run_path(run_id, "deliver"), body=given))
+
+    async def cancel_work(self, work_id: str) -> dict[str, Any]:
+        """Stop one piece of work; `{changed, work}`."""
+        return await self._ask(Ask(method="POST", path=work_path(work_id, "cancel")))
 
     async def patch(self, run_id: str) -> str:
         """The run's patch."""

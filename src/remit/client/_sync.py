@@ -23,6 +23,7 @@ from remit.client._asking import (
     may_repeat,
     run_path,
     wait_before,
+    work_path,
 )
 from remit.client._async import final_error
 from remit.client._reading import CancelAnswer, FrameReader, error_of, read_answer, read_shape
@@ -149,13 +150,7 @@ class Client:
 
     def _is_told(self, run_id: str, after: int) -> bool:
         """Whether nothing comes behind this number."""
-        ask = Ask(
-            method="GET",
-            path=run_path(run_id, "events"),
-            query={"after": after, "limit": 1},
-            headers={"Accept": "application/json"},
-        )
-        return not self._ask(ask)["data"]
+        return not self.read_events(run_id, after=after, limit=1)["data"]
 
     def _stream(self, run_id: str, after: int) -> Generator[Event]:
         headers = {"Accept": "text/event-stream", **({"Last-Event-ID": str(after)} if after else {})}
@@ -185,6 +180,28 @@ class Client:
         """Stop a run and everything that it started."""
         ask = ask_cancel(run_id, reason=reason, tombstone=tombstone, wait_ms=wait_ms)
         return read_shape(CancelAnswer, self._ask(ask))
+
+    def read_events(self, run_id: str, *, after: int = 0, limit: int = 500) -> dict[str, Any]:
+        """A page of a run's stored events, as JSON: `{data, next_cursor}`."""
+        ask = Ask(
+            method="GET",
+            path=run_path(run_id, "events"),
+            query={"after": after, "limit": limit},
+            headers={"Accept": "application/json"},
+        )
+        return self._ask(ask)
+
+    def deliver(
+        self, run_id: str, *, unreviewed: bool = False, allow_protected: bool = False
+    ) -> dict[str, Any]:
+        """Apply the patch of an ended run to its workspace, all or nothing; `{run, delivery}`."""
+        body = {"unreviewed": unreviewed, "allow_protected": allow_protected}
+        given = {name: value for name, value in body.items() if value}
+        return self._ask(Ask(method="POST", path=run_path(run_id, "deliver"), body=given))
+
+    def cancel_work(self, work_id: str) -> dict[str, Any]:
+        """Stop one piece of work; `{changed, work}`."""
+        return self._ask(Ask(method="POST", path=work_path(work_id, "cancel")))
 
     def patch(self, run_id: str) -> str:
         """The run's patch."""
