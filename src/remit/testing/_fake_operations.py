@@ -138,7 +138,7 @@ class FakeOperations:
         if refused := await self._enter(request, context):
             return refused
         session = Session(
-            session_id=request.session_id,
+            session_id=request.session_id or request.turn_id,
             spec=request.session,
             binding="reviewed",
             profile="reviewed",
