@@ -1,0 +1,185 @@
+"""What a served host costs: its start, its memory, creating a run, the first byte of a stream, many streams.
+
+`remit serve` as a process, on a scripted model, over loopback; the client shares the machine with it. The
+figures of runs through the whole pipeline are in `bench_runs`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+
+READY_S = 2.0
+IDLE_MIB = 100
+CREATE_P99_MS = 10
+FIRST_BYTE_MS = 100
+STREAMS = 1_000
+STREAMS_MIB = 150
+CREATES = 200
+REPLIES = [
+    {
+        "stage": "work",
+        "json": {"completion": "Done.", "verification": "Looked."},
+        "delay_ms": 120_000,
+    }
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """A host that is ready."""
+
+    url: str
+    key: str
+    pid: int
+    ready_s: float
+
+    def client(self) -> httpx2.AsyncClient:
+        """A client with the first key."""
+        return httpx2.AsyncClient(
+            base_url=self.url, headers={"Authorization": f"Bearer {self.key}"}, timeout=60, trust_env=False
+        )
+
+    def mib(self) -> float:
+        """Resident memory of the host's process."""
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) / 1024
+        raise RuntimeError("no VmRSS")
+
+
+def make_folder(home: Path) -> Path:
+    """A repository to work in."""
+    root = home / "app"
+    root.mkdir()
+    (root / "readme.txt").write_text("A folder.\n")
+    subprocess.run(["git", "init", "-q"], cwd=root, check=True)
+    return root
+
+
+@asynccontextmanager
+async def serving(home: Path) -> AsyncGenerator[Served]:
+    """A host in a process of its own."""
+    root = home / "app"
+    root.mkdir()
+    (root / "readme.txt").write_text("A folder.\n")
+    await asyncio.to_thread(subprocess.run, ["git", "init", "-q"], cwd=root, check=True)
+    (home / "script.json").write_text(json.dumps({"replies": REPLIES}))
+    (home / "remit.toml").write_text(
+        f'[providers.demo]\nkind = "scripted"\nscript = "{home}/script.json"\n'
+        '[pools.default]\nmembers = [{ model = "demo:m" }]\n'
+        '[bindings.direct]\nworkspace = "app"\nprofile = "direct"\nrequire_evidence = false\n'
+        f"[host]\nmax_running = 1\nmax_queued = 100000\ndrain_ms = 0\n"
+        f'[[nodes.local.workspaces]]\nref = "app"\nroot = "{root}"\nshell = true\nchecks = []\n'
+    )
+    environment = {"HOME": str(home), "PATH": os.environ["PATH"], "REMIT_HOME": str(home / "data")}
+    begun = time.monotonic()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "remit.cli", "serve", "--config", str(home / "remit.toml"),
+        "--listen", "127.0.0.1:0", cwd=home, env=environment, stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    assert process.stdout is not None
+    try:
+        url = (await process.stdout.readline()).decode().strip()
+        ready_s = time.monotonic() - begun
+        key = (home / "data" / "api-key").read_text().strip()
+        yield Served(url=url, key=key, pid=process.pid, ready_s=ready_s)
+        process.terminate()
+        await asyncio.wait_for(process.wait(), 60)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def timed(call: Callable[[], Awaitable[object]], times: int) -> list[float]:
+    """Milliseconds of each call, one after another, sorted."""
+    took: list[float] = []
+    for _ in range(times):
+        begun = time.monotonic()
+        await call()
+        took.append((time.monotonic() - begun) * 1000)
+    return sorted(took)
+
+
+async def first_bytes(served: Served, run_id: str, times: int) -> list[float]:
+    """Milliseconds to the first byte of a stream, each on a connection of its own."""
+
+    async def first() -> None:
+        async with (
+            served.client() as client,
+            client.stream("GET", f"/api/v1/runs/{run_id}/events") as stream,
+        ):
+            await anext(stream.aiter_bytes())
+
+    return await timed(first, times)
+
+
+async def open_streams(served: Served, run_id: str) -> float:
+    """MiB that a thousand idle streams add."""
+    host, _, port = served.url.removeprefix("http://").partition(":")
+    request = (
+        f"GET /api/v1/runs/{run_id}/events HTTP/1.1\r\nHost: {host}:{port}\r\n"
+        f"Authorization: Bearer {served.key}\r\n\r\n"
+    ).encode()
+    before = served.mib()
+    writers: list[asyncio.StreamWriter] = []
+    for _ in range(STREAMS):
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(request)
+        await reader.readuntil(b"event: run.queued")
+        writers.append(writer)
+    await asyncio.sleep(1)
+    added = served.mib() - before
+    for writer in writers:
+        writer.close()
+    return added
+
+
+async def measure() -> int:
+    """Print the figures; 1 when one of them passed its budget."""
+    with tempfile.TemporaryDirectory(prefix="remit-bench-") as home:
+        async with serving(Path(home)) as served, served.client() as client:
+            idle = served.mib()
+            body = {"binding": "direct", "prompt": "x"}
+            run_id = (await client.post("/api/v1/runs", json=body)).json()["id"]
+            await asyncio.sleep(2)
+            floor = await timed(lambda: client.get("/healthz"), CREATES)
+            creates = await timed(lambda: client.post("/api/v1/runs", json=body), CREATES)
+            reads = await timed(lambda: client.get(f"/api/v1/runs/{run_id}"), CREATES)
+            first = await first_bytes(served, run_id, 50)
+            added = await open_streams(served, run_id)
+    figures = [
+        ("ready (s)", served.ready_s, READY_S),
+        ("idle (MiB)", idle, IDLE_MIB),
+        ("create p99 (ms)", creates[int(CREATES * 0.99) - 1], CREATE_P99_MS),
+        ("first byte of a stream p99 (ms)", first[-1], FIRST_BYTE_MS),
+        (f"{STREAMS} idle streams (MiB more)", added, STREAMS_MIB),
+    ]
+    for name, value, budget in figures:
+        print(f"{name:36} {value:8.1f}   budget {budget:g}{'' if value <= budget else '   PASSED'}")
+    for name, took in (("GET /healthz (floor)", floor), ("GET /runs/ID", reads), ("POST /runs", creates)):
+        print(f"{name:36} p50 {statistics.median(took):6.2f} ms")
+    return int(any(value > budget for _, value, budget in figures))
+
+
+def main() -> int:
+    """Measure."""
+    return asyncio.run(measure())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
