@@ -70,7 +70,7 @@ async def test_a_run_that_fails(host: Host) -> None:
 
 
 async def test_a_run_that_is_cancelled(host: Host) -> None:
-    """R1, R5: the receipt comes with the end; a second cancel joins or changes nothing."""
+    """S58, R1, R5: the receipt comes with the end; a second cancel joins or changes nothing."""
     run = await host.start(request(WAITS))
     await until(host, run.id, "tool.started")
     async with asyncio.TaskGroup() as group:
