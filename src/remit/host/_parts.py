@@ -18,7 +18,7 @@ from remit.host._catalog import ModelCatalog
 from remit.host._pools import Pools
 from remit.host._watching import Watchers
 from remit.node_agent import EmbeddedNode
-from remit.nodes import InProcessLink
+from remit.nodes import InProcessLink, NodeDirectory, NodeLink
 from remit.primitives import Clock, Ids, Redactor
 from remit.runs import (
     Dispatcher,
@@ -57,6 +57,8 @@ class Parts:
     registry: WorkRegistry
     node: EmbeddedNode
     link: InProcessLink
+    """To the node inside this process; it also answers for workspaces that no node serves."""
+    nodes: NodeDirectory
     feed: Feed
     admission: Admission
     engine: EmbeddedEngine
@@ -131,6 +133,8 @@ class _Opening:
             )
         )
         link = await stack.enter_async_context(InProcessLink(node))
+        directory = NodeDirectory()
+        directory.connect(link, config.workspaces)
         watchers = await stack.enter_async_context(Watchers())
         engine = await stack.enter_async_context(
             EmbeddedEngine(
@@ -156,6 +160,7 @@ class _Opening:
             registry=registry,
             node=node,
             link=link,
+            nodes=directory,
             feed=Feed(store, clock),
             admission=admission,
             engine=engine,
@@ -197,6 +202,12 @@ class _Opening:
         if control is not None:
             control.cleanup_failures.append(failure)
 
+    def _link_for(self, stored: StoredRun) -> NodeLink | None:
+        workspace = stored.view.workspace
+        if workspace is None:
+            return None
+        return self._parts.nodes.find_link(workspace.ref) or self._parts.link
+
     def _make_context(self, stored: StoredRun, control: RunControl) -> RunContext:
         parts, settings = self._parts, self._settings
         configured = settings.config.bindings.get(stored.view.binding)
@@ -208,7 +219,7 @@ class _Opening:
             binding=binding,
             pools=self._pools.of(binding),
             store=parts.store,
-            link=parts.link if stored.view.workspace is not None else None,
+            link=self._link_for(stored),
             registry=parts.registry,
             feed=parts.feed,
             prices=self._prices,
