@@ -51,12 +51,15 @@ def wait_for(there: Callable[[], Any], process: subprocess.Popen[str], *, timeou
 
 
 def kill_9(process: subprocess.Popen[str]) -> set[int]:
-    """Kill the host alone; the processes below it that still live a second later."""
+    """Kill the host alone; the processes below it that still live some time later.
+
+    An idle machine needs 40 ms for it.
+    """
     below = descendants_of(process.pid)
     assert below
     os.kill(process.pid, signal.SIGKILL)
     process.communicate(timeout=10)
-    until = time.monotonic() + 1.0
+    until = time.monotonic() + 5.0
     while (left := alive(below)) and time.monotonic() < until:
         time.sleep(0.01)
     return left
@@ -139,12 +142,12 @@ async def test_killed_in_a_check_on_the_base(world: World) -> None:
         assert len(host.swept) == 1
 
 
-FILES = 1_500
+FILES = 800
 KEEPER = "remit.workspaces.keeper"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("after_ms", [0, 15, 60, 150])
+@pytest.mark.parametrize("after_ms", [0, 10, 60])
 async def test_killed_in_a_delivery(world: World, after_ms: int) -> None:
     """R57, R60: a delivery that was cut in the middle is whole or undone once a host has opened again."""
     (world.root / "many").mkdir()
