@@ -155,7 +155,9 @@ async def test_killed_in_a_delivery(world: World, after_ms: int) -> None:
     for path in many[: FILES // 2]:
         path.write_text("old\n")
     before = look_closely(world.root)
-    world.fake.script(*reviewed(shell(f"for n in $(seq -w 0 {FILES - 1}); do echo new > many/$n.txt; done")))
+    world.fake.script(
+        *reviewed(shell(f"for n in $(seq -f %04g 0 {FILES - 1}); do echo new > many/$n.txt; done"))
+    )
     process = world.start_run()
     wait_for(lambda: is_new(many[0]) or many[-1].exists() or is_new(many[FILES // 2 - 1]), process)
     await asyncio.sleep(after_ms / 1000)
