@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -45,8 +46,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def _hear_signals() -> None:
+    """Let what the tests start hear signals, also where the suite itself was started deaf (`&`, `nohup`)."""
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            heard = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+            signal.signal(number, heard)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Hide the user's keys, settings, proxies and git identity, also from what the tests start."""
+    _hear_signals()
     before = dict(os.environ)
     folder = TemporaryDirectory(prefix="remit-tests-")
     config.add_cleanup(folder.cleanup)

@@ -6,7 +6,6 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +28,6 @@ from cli_kit import (
 )
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
-
-
-@pytest.fixture(autouse=True)
-def hangups_are_heard() -> Iterator[None]:
-    """Whoever runs the suite under `nohup` lets its children inherit a SIGHUP that is ignored."""
-    previous = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, previous)
 
 
 def blocking(seconds: str) -> tuple[dict[str, Any], ...]:
