@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from dataclasses import replace
 
@@ -48,6 +49,8 @@ def execute(options: RunOptions) -> int:
     if outcome.view is None:
         say("stopped before the run began: nothing was started")
         return outcome.exit_code
+    # The run has ended by its own result: a signal that comes now must not take its exit code away.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _hand_over(outcome, options, results)
     if not quiet:
         glyphs = glyphs_of(sys.stderr)
