@@ -193,7 +193,7 @@ class _Opening:
         )
 
     async def _load_prices(self, request: RunRequest) -> None:
-        if self._pools.asks_for_prices(request):
+        if not self._prices.is_loaded and self._pools.asks_for_prices(request):
             await asyncio.to_thread(self._prices.load)
 
     def _note_cleanup_failure(self, failure: CleanupFailure) -> None:

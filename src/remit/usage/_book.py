@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from decimal import Decimal
@@ -87,6 +88,11 @@ class PriceBook:
         """Read the published book (a quarter of a second, once a process); for a thread, ahead of need."""
         _published_version()
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the published book has been read, so that nothing here takes long."""
+        return _published_version.cache_info().currsize > 0
+
     def find(
         self,
         model: str,
@@ -117,6 +123,7 @@ class PriceBook:
         return _as_price(info.get_prices(at, context), f"{_published_version()} of {at.date().isoformat()}")
 
 
+@functools.cache
 def _published_version() -> str:
     # A quarter of a second and 12 MB: only who asks for a price pays for it.
     from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415
