@@ -6,12 +6,13 @@ file hasn't changed; its blobs are the base's bytes, whatever happens to the use
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -26,10 +27,12 @@ from remit.workspaces._base_index import (
     leave_out,
     list_ignored_folders,
     list_index,
+    may_convert,
     read_status,
     update_index,
 )
 from remit.workspaces._git import Git, GitError
+from remit.workspaces._known_pins import KnownBases
 from remit.workspaces._private_git import (
     PRIVATE_SETTINGS,
     build_commit_store,
@@ -73,6 +76,7 @@ class GitBases:
     """Makes the pins of one repository."""
 
     git: Git
+    known: KnownBases
     folder: Path
     """Where pins, commit stores and laid-out commits of this root are kept."""
     excludes: str = ""
@@ -87,11 +91,14 @@ class GitBases:
         """
         root = repository.root
         store = await self._store(repository)
-        with self._scratch() as scratch:
-            git_dir = self._shadow(repository, scratch / "git", store)
-            copy_index(repository, git_dir)
-            converting = self._converting(repository, scratch / "converting", git_dir)
+        async with self._scratch() as scratch:
+            git_dir, converting = await asyncio.to_thread(self._shadows, repository, scratch, store)
             status = await read_status(self.git, repository, converting, git_dir / "index")
+            clean = not status.changed and not status.left_out
+            key = self._key(repository, converting)
+            known = self.known.find_clean(key) if clean else None
+            if known is not None:
+                return _again(known, git_dir, status)
             listing = await list_index(self.git, git_dir)
             converted = await find_converted(self.git, repository, listing, converting)
             await update_index(self.git, git_dir, root, {*status.changed, *converted})
@@ -108,7 +115,30 @@ class GitBases:
                 store="",
                 uncommitted=tuple(status.changed[path] for path in sorted(status.changed)),
             )
-            return await self._publish(repository, git_dir, commit, status, pin, store)
+            plain = clean and not submodules and not may_convert(repository, listing, converting)
+            pin = await self._publish(repository, git_dir, commit, status, pin, store)
+            if plain and commit == repository.head:
+                self.known.keep_clean(key, pin)
+            return pin
+
+    def _shadows(self, repository: Repository, scratch: Path, store: Path | None) -> tuple[Path, Converting]:
+        """The git folder that becomes the pin's, and the one in which the user's settings are in force."""
+        git_dir = self._shadow(repository, scratch / "git", store)
+        copy_index(repository, git_dir)
+        return git_dir, self._converting(repository, scratch / "converting", git_dir)
+
+    def _key(self, repository: Repository, converting: Converting) -> tuple[object, ...]:
+        """What makes one clean tree another base than the next: its commit, and all that isn't in it."""
+        own = repository.common_dir / "info/exclude"
+        return (
+            (repository.root, repository.git_dir, repository.common_dir),
+            (repository.branch, repository.head, repository.object_format),
+            repr(sorted(repository.settings.items())),
+            repr(sorted((*self.line_ends.items(), *repository.line_ends.items()))),
+            converting.attributes,
+            self.excludes,
+            own.read_text("utf-8", "surrogateescape") if own.is_file() else "",
+        )
 
     async def pin_commit(self, repository: Repository, revision: str) -> BasePin:
         """Pin a commit, laid out in a folder of the node's own; `head` is HEAD.
@@ -122,7 +152,7 @@ class GitBases:
         at_commit = replace(repository, head=commit, branch=repository.branch if revision == "head" else None)
         store = await self._store(at_commit)
         laid_out = await self._lay_out(at_commit, commit)
-        with self._scratch() as scratch:
+        async with self._scratch() as scratch:
             git_dir = self._shadow(at_commit, scratch / "git", store)
             copy_index(repository, git_dir)
             status = TreeStatus(ignored_folders=await list_ignored_folders(self.git, repository, git_dir))
@@ -171,12 +201,15 @@ class GitBases:
         )
         return Converting(git_dir=made, attributes=text, line_ends=bool(line_ends))
 
-    @contextmanager
-    def _scratch(self) -> Generator[Path]:
-        """A scratch folder on the file system of the pins."""
+    @asynccontextmanager
+    async def _scratch(self) -> AsyncGenerator[Path]:
+        """A scratch folder on the file system of the pins; a thread removes it."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with tempfile.TemporaryDirectory(prefix="scratch-", dir=self.folder) as name:
-            yield Path(name)
+        made = Path(tempfile.mkdtemp(prefix="scratch-", dir=self.folder))
+        try:
+            yield made
+        finally:
+            await asyncio.to_thread(shutil.rmtree, made, ignore_errors=True)
 
     async def _leave_out(self, git_dir: Path, status: TreeStatus, submodules: list[str]) -> None:
         """Take submodules out of the base: their own git folders aren't there in a checkout."""
@@ -251,7 +284,7 @@ class GitBases:
 
     async def _resolve(self, repository: Repository, revision: str) -> str:
         """The commit that a revision names. References are read through links, and never written."""
-        with self._scratch() as scratch:
+        async with self._scratch() as scratch:
             git_dir = shadow_repository(repository, scratch / "git")
             shutil.rmtree(git_dir / "refs")
             for name in ("refs", "packed-refs"):
@@ -270,7 +303,7 @@ class GitBases:
         if folder.is_dir():
             os.utime(folder)
             return folder
-        with self._scratch() as scratch:
+        async with self._scratch() as scratch:
             git_dir = shadow_repository(repository, scratch / "git")
             made = scratch / "made"
             tree, index = made / "tree", made / "index"
@@ -280,6 +313,14 @@ class GitBases:
             await self.git.run("checkout-index", *options, git_dir=git_dir, work_tree=tree, index=index)
             publish_folder(made, folder)
         return folder
+
+
+def _again(pin: BasePin, git_dir: Path, status: TreeStatus) -> BasePin:
+    """A known pin, with what git has learned of the tree since it was made."""
+    os.replace(git_dir / "index", Path(pin.store) / "index")
+    os.utime(pin.store)
+    ignored = tuple(name for name in status.ignored_folders if show_path(name) == name)
+    return pin.model_copy(update={"ignored_folders": ignored})
 
 
 def _place_pin(git_dir: Path, folder: Path) -> None:

@@ -25,6 +25,7 @@ __all__ = [
     "leave_out",
     "list_ignored_folders",
     "list_index",
+    "may_convert",
     "read_status",
     "update_index",
 ]
@@ -198,13 +199,18 @@ def _escape_pattern(path: str) -> str:
     return re.sub(r"([\\*?\[ ])", r"\\\1", path)
 
 
+def may_convert(repository: Repository, listing: Mapping[str, BaseEntry], converting: Converting) -> bool:
+    """Whether any attribute or setting lays out bytes otherwise than they are stored."""
+    texts = [converting.attributes.encode("utf-8", "surrogateescape")]
+    texts += [_read(repository.root / path) for path in listing if path.endswith(".gitattributes")]
+    return converting.line_ends or any(_CONVERTING.search(text) for text in texts)
+
+
 async def find_converted(
     git: Git, repository: Repository, listing: Mapping[str, BaseEntry], converting: Converting
 ) -> set[str]:
     """Tracked files whose bytes in the tree aren't those of their blob: line ends, filters, encodings."""
-    texts = [converting.attributes.encode("utf-8", "surrogateescape")]
-    texts += [_read(repository.root / path) for path in listing if path.endswith(".gitattributes")]
-    if not (converting.line_ends or any(_CONVERTING.search(text) for text in texts)):
+    if not may_convert(repository, listing, converting):
         return set()
     files = {
         path: entry.blob for path, entry in listing.items() if entry.mode.startswith("100") and entry.blob

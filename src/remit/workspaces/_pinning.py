@@ -16,6 +16,7 @@ from remit.workspaces._base_git import GitBases
 from remit.workspaces._base_index import list_index
 from remit.workspaces._failures import WorkspaceRefused
 from remit.workspaces._git import Git
+from remit.workspaces._known_pins import KnownBases
 from remit.workspaces._repository import find_git_root, line_end_settings, read_repository, read_settings
 from remit.workspaces.keeper._tree import TreeTooLarge, record_tree
 
@@ -61,6 +62,7 @@ class Bases:
         self._data = data
         self._git = git
         self._environment = os.environ if environment is None else environment
+        self._known = KnownBases()
 
     @property
     def git(self) -> Git:
@@ -88,9 +90,11 @@ class Bases:
             if wanted not in (None, "worktree"):
                 raise NodeError(f"{root} isn't a git repository: there is no base {wanted!r} in it")
             return await asyncio.to_thread(_pin_folder, root, folder, copied)
-        repository = await read_repository(self.git, root)
+        repository = await read_repository(self.git, root, known=self._known)
         excludes, line_ends = await self._user_settings()
-        bases = GitBases(git=self.git, folder=folder, excludes=excludes, line_ends=line_ends)
+        bases = GitBases(
+            git=self.git, folder=folder, known=self._known, excludes=excludes, line_ends=line_ends
+        )
         if wanted in (None, "worktree"):
             return await bases.pin_worktree(repository)
         return await bases.pin_commit(repository, wanted)
@@ -98,15 +102,19 @@ class Bases:
     async def list_base(self, pin: BasePin) -> Listing:
         """Every file of a base."""
         if pin.private_git:
-            return await list_index(self.git, Path(pin.private_git))
+            listing = self._known.find_listing(pin)
+            if listing is None:
+                listing = await list_index(self.git, Path(pin.private_git))
+                self._known.keep_listing(pin, listing)
+            return listing
         return await asyncio.to_thread(_read_facts, Path(pin.store))
 
     async def _user_settings(self) -> tuple[str, dict[str, str]]:
         """The user's own ignore patterns, and how their settings lay out line ends: read as data."""
         home = Path(self._environment.get("HOME") or os.devnull)
         config_home = Path(self._environment.get("XDG_CONFIG_HOME") or home / ".config")
-        settings = await read_settings(self.git, config_home / "git/config")
-        settings |= await read_settings(self.git, home / ".gitconfig")
+        settings = await read_settings(self.git, config_home / "git/config", known=self._known)
+        settings |= await read_settings(self.git, home / ".gitconfig", known=self._known)
         named = settings.get("core.excludesfile")
         path = Path(named.replace("~", str(home), 1)) if named else config_home / "git/ignore"
         text = path.read_text("utf-8", "surrogateescape") if path.is_file() else ""

@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 
 from remit.contract import Isolation, PrepareRequest
 from remit.errors import NodeError
-from remit.primitives import Ids
+from remit.primitives import Clock, Ids
 from remit.workspaces._base import Listing
 from remit.workspaces._base_facts import BaseFacts, facts_key, find_facts, read_facts, write_facts
 from remit.workspaces._brief import Brief, BriefFacts, write_brief
@@ -33,6 +33,9 @@ __all__ = ["Preparer"]
 
 _Value = TypeVar("_Value")
 
+_TOOLCHAINS_S = 5.0
+"""How long what was found of toolchains is believed: a burst of runs looks once, a person's next run anew."""
+
 _CHECKS_SHARE = 0.8
 """The part of a preparation's time that checks on the base may take."""
 
@@ -44,6 +47,7 @@ class Preparer:
         data: The node's data folder.
         bases: Pins bases.
         keeper: Gives the node's keeper, started when it is first needed.
+        clock: Tells how old a look at the toolchains is.
         ids: Names scratch checkouts.
         environment: Of whoever works on this machine: PATH, HOME, VIRTUAL_ENV.
         allow_unconfined: Whether `sandbox = "none"` was allowed.
@@ -56,6 +60,7 @@ class Preparer:
         *,
         bases: Bases,
         keeper: Callable[[], Awaitable[Keeper]],
+        clock: Clock,
         ids: Ids,
         environment: Mapping[str, str],
         allow_unconfined: bool,
@@ -64,10 +69,12 @@ class Preparer:
         self._data = data
         self._bases = bases
         self._keeper = keeper
+        self._clock = clock
         self._ids = ids
         self._environment = environment
         self._allow_unconfined = allow_unconfined
         self._programs = programs
+        self._toolchains: dict[tuple[Path, str], tuple[float, Toolchains]] = {}
         self._facts: dict[str, _Shared[BaseFacts]] = {}
         self._prepared: dict[tuple[object, ...], _Shared[PreparedWorkspace]] = {}
 
@@ -104,7 +111,7 @@ class Preparer:
             pin, isolation, notes = kept.pin, kept.isolation, ()
         listing = await self._bases.list_base(pin)
         _require_folder(found.root, listing, subdir)
-        toolchains = await asyncio.to_thread(self._find_toolchains, found.root, settings)
+        toolchains = await self._toolchains_of(found.root, settings)
         workspace = PreparedWorkspace(
             settings=settings,
             pin=pin,
@@ -154,6 +161,16 @@ class Preparer:
         if kept.isolation == "overlay" and problem is not None:
             raise NodeError(f"the kept checkout is an overlay, and none can be mounted: {problem}")
         return kept
+
+    async def _toolchains_of(self, root: Path, settings: WorkspaceSettings) -> Toolchains:
+        """What the workspace's commands need to see; looked for anew some seconds after the last look."""
+        found = self._toolchains.get((root, settings.ref))
+        now = self._clock.monotonic()
+        if found is not None and now - found[0] < _TOOLCHAINS_S:
+            return found[1]
+        toolchains = await asyncio.to_thread(self._find_toolchains, root, settings)
+        self._toolchains[root, settings.ref] = now, toolchains
+        return toolchains
 
     def _find_toolchains(self, root: Path, settings: WorkspaceSettings) -> Toolchains:
         home = self._environment.get("HOME")

@@ -14,6 +14,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from remit.workspaces._git import Git, GitError, write_alternates
@@ -176,8 +177,10 @@ def copy_private_git(template: Path, target: Path) -> Path:
     # Git makes the other folders when it needs them.
     for name in ("objects/info", "refs", "info"):
         (target / name).mkdir(parents=True)
-    for name in ("HEAD", "config", "index", "packed-refs", "shallow", "info/attributes", "info/exclude"):
-        if (template / name).is_file():
-            shutil.copy2(template / name, target / name)
+    for name in ("HEAD", "config", "packed-refs", "shallow", "info/attributes", "info/exclude"):
+        with suppress(FileNotFoundError):
+            (target / name).write_bytes((template / name).read_bytes())
+    if (template / "index").is_file():
+        shutil.copy2(template / "index", target / "index")  # with its time: git trusts what is older
     write_alternates(target, [template / "objects"])
     return target

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from remit.errors import NodeError
 from remit.workspaces._git import NEUTRAL_ATTRIBUTES, Git, make_git_folder
+from remit.workspaces._known_pins import KnownBases
 
 __all__ = [
     "Repository",
@@ -66,14 +67,19 @@ def find_git_root(folder: Path) -> Path | None:
     return None
 
 
-async def read_repository(git: Git, root: Path) -> Repository:
+async def read_repository(git: Git, root: Path, *, known: KnownBases | None = None) -> Repository:
     """Read what a user's repository says, without letting it run anything.
+
+    Args:
+        git: The program.
+        root: The folder that holds `.git`.
+        known: What was read before; None: nothing.
 
     Raises:
         NodeError: `.git` is there, but isn't a repository; the message names what is wrong.
     """
     git_dir, common_dir = _find_git_folders(root)
-    settings = await read_settings(git, common_dir / "config")
+    settings = await read_settings(git, common_dir / "config", known=known)
     if settings.get("extensions.refstorage", "files") != "files":
         raise NodeError(
             f"{root}: references stored as {settings['extensions.refstorage']!r} aren't supported yet"
@@ -165,10 +171,21 @@ def _find_git_folders(root: Path) -> tuple[Path, Path]:
     return git_dir, common_dir
 
 
-async def read_settings(git: Git, config: Path) -> dict[str, str]:
+async def read_settings(git: Git, config: Path, *, known: KnownBases | None = None) -> dict[str, str]:
     """A config file as data: `section.key` to value, no includes followed; empty where there is none."""
     if not os.path.isfile(config) or not os.access(config, os.R_OK):  # noqa: ASYNC240
         return {}
+    remembered = known.find_settings(config) if known is not None else None
+    if remembered is not None:
+        return dict(remembered)
+    facts = KnownBases.facts_of(config)
+    settings = await _list_settings(git, config)
+    if known is not None:
+        known.keep_settings(config, facts, settings)
+    return dict(settings)
+
+
+async def _list_settings(git: Git, config: Path) -> dict[str, str]:
     listed = await git.run("config", "--file", str(config), "--no-includes", "--null", "--list")
     entries = (entry.partition(b"\n") for entry in listed.split(b"\0") if entry)
     # Last one wins, as in git; a bare key means true.

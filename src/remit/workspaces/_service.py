@@ -120,6 +120,7 @@ class NodeService:
             data,
             bases=self._bases,
             keeper=self.get_keeper,
+            clock=clock,
             ids=ids,
             environment=environment,
             allow_unconfined=allow_unconfined,
