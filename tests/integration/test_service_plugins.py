@@ -211,7 +211,7 @@ async def test_what_a_crash_leaves_is_unknown(tmp_path: Path) -> None:
                 await asyncio.sleep(0.02)
         await asyncio.sleep(0.3)
         # What a death leaves behind: the receipt's begin without its end.
-        node.service._receipts._running.clear()
+        node.service._parts.receipts._running.clear()
         repeated = await node.tool("mcp__notes__wait", "c1", seconds=60)
         assert repeated.status == "outcome_unknown"
         calling.cancel()

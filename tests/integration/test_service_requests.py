@@ -104,13 +104,13 @@ async def test_runs_that_come_together_share_the_preparation(tmp_path: Path, roo
     """Runs that come together share one look at the tree, made after each of them asked."""
     async with node_of(tmp_path, root) as node:
         looked: list[str] = []
-        pin = node.service._bases.pin
+        pin = node.service._parts.bases.pin
 
         async def counting(*arguments: Any, **options: Any) -> Any:
             looked.append((root / "app.py").read_text())
             return await pin(*arguments, **options)
 
-        node.service._bases.pin = counting
+        node.service._parts.bases.pin = counting
         async with asyncio.TaskGroup() as group:
             first = group.create_task(node.prepare("run_first"))
             await until(lambda: bool(looked))
@@ -410,10 +410,10 @@ async def test_runs_that_nobody_asks_for_are_forgotten(tmp_path: Path, root: Pat
     async with node_of(tmp_path, root) as node:
         await node.prepare("run_quiet")
         await node.open("run_open")
-        for run in node.service._runs.values():
+        for run in node.service._parts.runs.values():
             run.seen_s -= 10_000
         await node.prepare("run_new")
-        assert set(node.service._runs) == {"run_open", "run_new"}
+        assert set(node.service._parts.runs) == {"run_open", "run_new"}
         await node.cleanup("run_open")
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "Activity",
     "Interrupted",
     "NodeRun",
+    "stop_all",
     "to_the_end",
 ]
 
@@ -207,6 +208,17 @@ class NodeRun:
             if activity.tool_call_id == tool_call_id and stage_id in (None, activity.stage_id):
                 return activity
         return None
+
+
+async def stop_all(run: NodeRun, *, clock: Clock, grace_ms: int) -> tuple[StoppedCall, ...]:
+    """End whatever goes on for a run, all at once."""
+    activities = sorted(run.activities, key=lambda activity: (activity.stage_id, activity.tool_call_id))
+    async with asyncio.TaskGroup() as group:
+        tasks = [
+            group.create_task(activity.stop(run.checkout, grace_ms=grace_ms, clock=clock))
+            for activity in activities
+        ]
+    return tuple(task.result() for task in tasks)
 
 
 async def to_the_end(work: Callable[[], _Value]) -> _Value:

@@ -1,0 +1,58 @@
+"""Answers `snapshot`: what a run's checkout holds, against its base."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from remit.contract import Snapshot, SnapshotRequest
+from remit.workspaces._changes import Changes
+from remit.workspaces._forking import changes_since
+from remit.workspaces._protection import ignores_case
+from remit.workspaces._service_answers import snapshot_answer
+from remit.workspaces._service_parts import NodeParts
+from remit.workspaces._service_runs import NodeRun, stop_all
+from remit.workspaces._snapshot import Bundle, RunFolder, take_snapshot
+
+__all__ = ["look_at_run", "snapshot_run"]
+
+
+_LEFTOVER_GRACE_MS = 2_000
+
+
+async def snapshot_run(node: NodeParts, request: SnapshotRequest) -> Snapshot:
+    """What the checkout holds now, as a patch."""
+    run = await node.enter(request)
+    prepared = run.get_prepared()
+    checkout = run.get_checkout()
+    leftovers: list[str] = []
+    if request.end_leftovers:
+        ended = await stop_all(run, clock=node.clock, grace_ms=_LEFTOVER_GRACE_MS)
+        await run.stop_servers()  # they are no leftovers: the next use starts them anew
+        stopped = await checkout.stop(None, grace_ms=_LEFTOVER_GRACE_MS)
+        leftovers = [item.label for item in (*ended, *stopped)]
+    fork = run.fork
+    bundle = await look_at_run(node, run, lambda changes: changes_since(changes, fork) if fork else changes)
+    ignore_case = await asyncio.to_thread(ignores_case, Path(prepared.pin.root))
+    return snapshot_answer(request, bundle, prepared.settings, ignore_case=ignore_case, leftovers=leftovers)
+
+
+async def look_at_run(
+    node: NodeParts, run: NodeRun, told: Callable[[Changes], Changes] = lambda changes: changes
+) -> Bundle:
+    """What a run's checkout holds now, against its base or as `told` makes it."""
+    prepared = run.get_prepared()
+    layer = run.layer
+    scan = await asyncio.to_thread(run.scan)
+    return await take_snapshot(
+        node.bases.git,
+        RunFolder.of(node.data, run.run_id),
+        pin=prepared.pin,
+        listing=prepared.listing,
+        scan=scan,
+        result=layer,
+        folders=node.patch_folders,
+        ignored=run.ignored,
+        told=told,
+    )

@@ -1,0 +1,121 @@
+"""Answers `open`: the run's own copy of the tree, made from what was prepared."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from remit.contract import Opened, OpenRequest
+from remit.errors import InternalError, NodeError
+from remit.workspaces._changes import Changes
+from remit.workspaces._checkout import Checkout
+from remit.workspaces._continuing import copy_kept, read_facts_of_copy
+from remit.workspaces._forking import changes_to_take_over, note_fork
+from remit.workspaces._prepared import PreparedWorkspace, checkout_request
+from remit.workspaces._service_looking import look_at_run
+from remit.workspaces._service_parts import NodeParts
+from remit.workspaces._service_runs import Activity, NodeRun
+from remit.workspaces._snapshot import RunFolder
+from remit.workspaces._tools import ToolRunner
+from remit.workspaces.keeper._storage import Storage, remove_tree
+from remit.workspaces.keeper._tree import record_tree
+
+__all__ = ["open_run"]
+
+
+_MAX_RECORDED = 2_000_000
+
+
+async def open_run(node: NodeParts, request: OpenRequest) -> Opened:
+    """Make the run's checkout, or say what the open one is."""
+    run = await node.enter(request)
+    async with run.opening:
+        if run.checkout is None:
+            prepared = run.get_prepared()
+            if (request.continues, request.parent) != (prepared.continues, prepared.parent):
+                raise NodeError("this run was prepared from another start", reason="refused")
+            if prepared.pin.id != request.base:
+                raise NodeError(f"the base {request.base} isn't the prepared one", reason="refused")
+            with run.active(Activity(label="open")) as activity:
+                await activity.run(_make_checkout(node, run, prepared))
+    checkout = run.checkout
+    if checkout is None:
+        raise InternalError("an opened checkout isn't there")
+    return Opened(
+        run_id=request.run_id,
+        generation=request.generation,
+        checkout_id=checkout.checkout_id,
+        root=checkout.root,
+        isolation=checkout.isolation,
+        sandbox=checkout.sandbox,
+        notes=checkout.notes,
+    )
+
+
+async def _make_checkout(node: NodeParts, run: NodeRun, prepared: PreparedWorkspace) -> None:
+    storage = node.data / "checkouts" / run.run_id
+    is_new = not await asyncio.to_thread(storage.exists)
+    try:
+        checkout = await _open_checkout(node, run, prepared, storage)
+    except BaseException:
+        if is_new:
+            with suppress(OSError):
+                await asyncio.to_thread(remove_tree, storage)
+        raise
+    run.checkout = checkout
+    run.put_away.clear()
+    node.opened_count += 1
+    if checkout.isolation != prepared.isolation:
+        run.prepared = replace(prepared, isolation=checkout.isolation)
+    if checkout.isolation == "copy":
+        run.facts = await asyncio.to_thread(read_facts_of_copy, Storage(checkout.storage))
+    elif checkout.isolation == "in_place":
+        layer = str(run.layer)
+        run.facts = await asyncio.to_thread(record_tree, layer, max_entries=_MAX_RECORDED)
+    plugins = run.plugins
+    run.servers = plugins.serve(checkout, clock=node.clock) if plugins is not None else None
+    run.tools = ToolRunner(
+        checkout,
+        prepared.settings,
+        node.receipts,
+        node.clock,
+        outputs=RunFolder.of(node.data, run.run_id).folder / "outputs",
+        working_folder=prepared.subdir,
+        servers=run.servers,
+        plugins=plugins.tools if plugins is not None else (),
+        child_changes=lambda child: asyncio.to_thread(changes_to_take_over, node.data, run.run_id, child),
+    )
+
+
+async def _fork(node: NodeParts, child: NodeRun, parent: NodeRun) -> Changes:
+    """What a child starts with. Its parent waits in a call, so nothing but a server could write."""
+    await parent.stop_servers()
+    at_fork = await look_at_run(node, parent)
+    folders = [RunFolder.of(node.data, run.run_id) for run in (child, parent)]
+    await asyncio.to_thread(
+        note_fork, folders[0], parent_id=parent.run_id, at_fork=at_fork, parent=folders[1]
+    )
+    return at_fork.changes
+
+
+async def _open_checkout(
+    node: NodeParts, run: NodeRun, prepared: PreparedWorkspace, storage: Path
+) -> Checkout:
+    keeper = await node.get_keeper()
+    if prepared.parent is not None:
+        run.fork = await _fork(node, run, node.get_parent(prepared.parent))
+    notes = () if prepared.kept is None else await copy_kept(prepared.kept, storage)
+    wanted = await asyncio.to_thread(
+        checkout_request,
+        prepared,
+        checkout_id=run.run_id,
+        generation=run.generation,
+        data=node.data,
+        environment=node.environment,
+        allow_unconfined=node.allow_unconfined,
+    )
+    checkout = await keeper.open(wanted)
+    checkout.notes += notes
+    return checkout
