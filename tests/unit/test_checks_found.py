@@ -13,9 +13,9 @@ from remit.workspaces._checks import (
     compare,
     configured_checks,
     describe_broken,
-    find_checks,
     run_check,
 )
+from remit.workspaces._finding_checks import find_checks
 from remit.workspaces._settings import CommandDefinition, WorkspaceSettings
 from workspace_fakes import FolderCheckout, command_result
 
@@ -23,7 +23,7 @@ UNITTEST = "import unittest\n"
 
 
 async def find(
-    files: dict[str, str], *, subdir: str = "", pytest_there: bool = True
+    files: dict[str, str], *, subdir: str = "", pytest_there: bool = True, programs: str = ""
 ) -> tuple[CheckDefinition, ...]:
     async def read_text(path: str) -> str:
         return files[path]
@@ -32,7 +32,99 @@ async def find(
         assert module == "pytest"
         return None if pytest_there else "python3 has no module pytest"
 
-    return await find_checks(sorted(files), subdir=subdir, read_text=read_text, can_import=can_import)
+    async def has_program(name: str, folder: str) -> bool:
+        return name in programs.split()
+
+    return await find_checks(
+        sorted(files), subdir=subdir, read_text=read_text, can_import=can_import, has_program=has_program
+    )
+
+
+PACKAGE = '{"scripts": {"test": "node --test", "lint": "eslint .", "typecheck": "tsc --noEmit"}}'
+
+
+@pytest.mark.parametrize(
+    ("files", "programs", "commands"),
+    [
+        ({"package.json": PACKAGE}, "", ["npm test", "npm run lint", "npm run typecheck"]),
+        (
+            {"package.json": PACKAGE, "pnpm-lock.yaml": ""},
+            "",
+            ["pnpm test", "pnpm run lint", "pnpm run typecheck"],
+        ),
+        ({"package.json": '{"scripts": {"test": "jest"}}', "yarn.lock": ""}, "", ["yarn test"]),
+        ({"package.json": '{"packageManager": "pnpm@9.1.0", "scripts": {"test": "x"}}'}, "", ["pnpm test"]),
+        ({"package.json": '{"scripts": {"test": "echo Error: no test specified && exit 1"}}'}, "", []),
+        ({"package.json": '{"scripts": {"test": "x", "lint": "eslint --fix ."}}'}, "", ["npm test"]),
+        ({"package.json": "[1, 2"}, "", []),
+        ({"package.json": '{"scripts": {"test": 7}}'}, "", []),
+        ({"Cargo.toml": "[package]\n", "src/lib.rs": ""}, "", ["cargo test --offline"]),
+        (
+            {"Cargo.toml": "[lints.clippy]\n"},
+            "cargo-clippy",
+            ["cargo test --offline", "cargo clippy --offline --all-targets -- -D warnings"],
+        ),
+        (
+            {"go.mod": "module x\n", ".golangci.yml": ""},
+            "golangci-lint",
+            ["go test ./...", "golangci-lint run"],
+        ),
+        (
+            {"build.gradle.kts": "", "gradlew": ""},
+            "",
+            ["./gradlew test --offline --console=plain --no-daemon"],
+        ),
+        ({"build.gradle": ""}, "", ["gradle test --offline --console=plain --no-daemon"]),
+        ({"pom.xml": ""}, "", ["mvn --offline --batch-mode --quiet test"]),
+        ({"pom.xml": "", "mvnw": ""}, "", ["./mvnw --offline --batch-mode --quiet test"]),
+        ({"noxfile.py": "", "src/a.py": ""}, "nox", ["nox --no-install -R"]),
+        ({"tox.ini": "[tox]\n"}, "tox", ["tox -q"]),
+        ({"tox.ini": "[tox]\n"}, "", []),
+        ({"tox.ini": "[tox]\n", "tests/test_a.py": ""}, "tox", ["python3 -m pytest -q"]),
+        ({"Makefile": "check:\n\ttrue\n"}, "", ["make check"]),
+        (
+            {"Makefile": "test:\n\ttrue\n", "package.json": '{"scripts": {"lint": "eslint ."}}'},
+            "",
+            ["make test", "npm run lint"],
+        ),
+        (
+            {"tests/test_a.py": "", "pyproject.toml": "[tool.ruff]\n[tool.mypy]\nfiles = 'src'\n"},
+            "ruff mypy",
+            ["python3 -m pytest -q", "ruff check .", "mypy"],
+        ),
+        ({"tests/test_a.py": "", "mypy.ini": "[mypy]\n"}, "mypy", ["python3 -m pytest -q", "mypy ."]),
+        (
+            {"tests/test_a.py": "", "pyrightconfig.json": "{}", "ruff.toml": ""},
+            "pyright",
+            ["python3 -m pytest -q", "pyright"],
+        ),
+        ({"ruff.toml": "", "a.py": ""}, "ruff", []),
+    ],
+)
+async def test_other_toolchains_are_found(files: dict[str, str], programs: str, commands: list[str]) -> None:
+    """Tests of each toolchain; lint and types where configured and there; nothing that writes files."""
+    found = await find(files, programs=programs)
+    assert [check.command for check in found] == commands
+    assert all(check.why for check in found), "each says why it was chosen"
+
+
+async def test_projects_below_where_there_is_none_above() -> None:
+    """A folder of projects: the first four that are set up for a toolchain, each under a name of its own."""
+    files = {
+        "backend/go.mod": "module x\n",
+        "web/app/package.json": PACKAGE,
+        "a/b/c/Cargo.toml": "",
+        "node_modules/x/package.json": PACKAGE,
+        "README.md": "",
+    }
+    found = await find(files)
+    assert [(check.id, check.cwd) for check in found] == [
+        ("go-test-backend", "backend"),
+        ("npm-test-web-app", "web/app"),
+        ("npm-lint-web-app", "web/app"),
+        ("npm-typecheck-web-app", "web/app"),
+    ]
+    assert [check.id for check in await find(files, subdir="web/app")][0] == "npm-test"
 
 
 @pytest.mark.parametrize(

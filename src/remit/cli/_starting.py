@@ -6,6 +6,8 @@ import asyncio
 import json
 import os
 import re
+import shlex
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Final
@@ -70,7 +72,12 @@ async def _find_checks(root: Path) -> tuple[CheckDefinition, ...]:
     async def can_import(module: str, folder: str) -> str | None:
         return None if _is_importable(root, module) else f"{module} isn't installed"
 
-    found = await find_checks(_paths(root), subdir="", read_text=read_text, can_import=can_import)
+    async def has_program(name: str, folder: str) -> bool:
+        return _is_startable(root, folder, name)
+
+    found = await find_checks(
+        _paths(root), subdir="", read_text=read_text, can_import=can_import, has_program=has_program
+    )
     return tuple(check for check in found if check.problem is None)
 
 
@@ -94,6 +101,12 @@ def _is_importable(root: Path, module: str) -> bool:
         return False
 
 
+def _is_startable(root: Path, folder: str, name: str) -> bool:
+    own = [root / ".venv" / "bin", root / folder / ".venv" / "bin", root / folder / "node_modules" / ".bin"]
+    search = os.pathsep.join([*map(str, own), os.environ.get("PATH", os.defpath)])
+    return shutil.which(name, path=search) is not None
+
+
 def _text(root: Path, checks: tuple[CheckDefinition, ...]) -> str:
     ref = re.sub(r"[^A-Za-z0-9_.-]", "-", root.name).strip("-.")[:60] or "workspace"
     return _TEMPLATE.format(ref=json.dumps(ref), commands=_commands(checks))
@@ -108,13 +121,20 @@ def _commands(checks: tuple[CheckDefinition, ...]) -> str:
         )
     lines = ["commands = ["]
     for check in checks:
-        executable, *args = (json.dumps(part) for part in check.argv)
+        executable, *args = (json.dumps(part) for part in _argv_at_root(check))
         lines.append(
             f"  {{ id = {json.dumps(check.id)}, executable = {executable}, args = [{', '.join(args)}] }},"
         )
     lines += ["]", f"checks = [{', '.join(json.dumps(check.id) for check in checks)}]"]
     why = "; ".join(f"{check.id}: {check.why}" for check in checks)
     return f"# Found: {why}\n" + "\n".join(lines) + "\n"
+
+
+def _argv_at_root(check: CheckDefinition) -> tuple[str, ...]:
+    """The command as it is started in the root: a named command has no folder of its own."""
+    if not check.cwd:
+        return check.argv
+    return ("sh", "-c", f"cd {shlex.quote(check.cwd)} && {check.command}")
 
 
 _TEMPLATE: Final = """\

@@ -32,6 +32,8 @@ class CheckResult(Model):
     ms: int | None = None
     """Duration on the result, in ms."""
     gate: GateVerdict = "skipped"
+    flaky: bool = False
+    """It was worse at first and no worse when it was run once more on the same files."""
 
 
 class PatchSummary(Model):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from remit.workspaces._checkout import Checkout
     from remit.workspaces._checkout_request import CheckoutRequest, Limits
-    from remit.workspaces._checks import CheckDefinition, find_checks
+    from remit.workspaces._checks import CheckDefinition
     from remit.workspaces._command import CommandResult, CommandSpec, Stopped
     from remit.workspaces._delivery import Deliveries, DeliveryOrder, Outcome, Recovered
     from remit.workspaces._failures import (
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         WorkspaceOperationError,
         WorkspaceRefused,
     )
+    from remit.workspaces._finding_checks import find_checks
     from remit.workspaces._keeper import Keeper
     from remit.workspaces._mcp_settings import McpServer, find_sdk, is_server_name
     from remit.workspaces._pinning import WorkspaceRoot, find_workspace_root
@@ -69,7 +70,7 @@ _HOMES = {
     "call_fingerprint": "_tools",
     "check_root": "_sandbox",
     "choose_sandbox": "_probe",
-    "find_checks": "_checks",
+    "find_checks": "_finding_checks",
     "find_sdk": "_mcp_settings",
     "find_toolchains": "_toolchains",
     "find_workspace_root": "_pinning",

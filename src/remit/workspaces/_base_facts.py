@@ -11,15 +11,16 @@ from typing import Any
 
 from remit.contract import CheckState
 from remit.workspaces._checkout import Checkout
-from remit.workspaces._checks import CheckDefinition, configured_checks, find_checks, run_check
+from remit.workspaces._checks import CheckDefinition, configured_checks, run_check
 from remit.workspaces._command import CommandSpec
+from remit.workspaces._finding_checks import find_checks
 from remit.workspaces._prepared import BaseReader, PreparedWorkspace
 from remit.workspaces._settings import WorkspaceSettings
 from remit.workspaces._toolchains import Toolchains
 
 __all__ = ["BaseFacts", "facts_key", "find_facts", "read_facts", "write_facts"]
 
-_FACTS_VERSION = 1
+_FACTS_VERSION = 2
 _PROBE_TIMEOUT_MS = 30_000
 
 
@@ -52,11 +53,15 @@ async def find_facts(
         async def can_import(module: str, folder: str) -> str | None:
             return await _can_import(checkout, module, folder)
 
+        async def has_program(name: str, folder: str) -> bool:
+            return await _has_program(checkout, name, folder)
+
         checks = await find_checks(
             list(workspace.listing),
             subdir=workspace.subdir,
             read_text=reader.read_text,
             can_import=can_import,
+            has_program=has_program,
         )
     each_ms = max(1, timeout_ms // max(1, len(checks)))
     done = [await _run_on_base(checkout, check, settings, each_ms) for check in checks]
@@ -86,6 +91,12 @@ async def _can_import(checkout: Checkout, module: str, folder: str) -> str | Non
     if result.exit_code == 0:
         return None
     return f"python3 has no module {module} in the sandbox; install it in the project's environment"
+
+
+async def _has_program(checkout: Checkout, name: str, folder: str) -> bool:
+    argv = ("/bin/sh", "-c", 'command -v "$1" >/dev/null', "sh", name)
+    result = await checkout.run(_probe(argv, cwd=folder))
+    return result.status == "exited" and result.exit_code == 0
 
 
 def _probe(argv: tuple[str, ...], *, cwd: str = "") -> CommandSpec:

@@ -1,15 +1,13 @@
 """Checks: commands that the node runs itself, on the base and on the result; and what the gate makes of both.
 
-Where the workspace names no checks they are found from the project's files: pytest, else unittest, else the
-`test` target of make. Finding reads files only; whether pytest can be imported is asked in the sandbox.
+Where the workspace names no checks they are found from the project's files (`_finding_checks.py`).
 """
 
 from __future__ import annotations
 
-import re
 import shlex
-from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from remit.contract import Gate, GateVerdict
 from remit.workspaces._command import CommandResult, CommandSpec
@@ -19,11 +17,11 @@ from remit.workspaces.keeper._output import clip_text
 
 __all__ = [
     "CheckDefinition",
+    "CheckPurpose",
     "CheckRun",
     "compare",
     "configured_checks",
     "describe_broken",
-    "find_checks",
     "run_check",
 ]
 
@@ -31,14 +29,8 @@ TIMED_OUT = 124
 """The exit code that stands for a check that took too long, as `timeout` has it."""
 _NO_TESTS = 5
 _TAIL_BYTES = 6_000
-_TEST_FILE = re.compile(r"(?:test_[^/]*|[^/]*_test)\.py\Z")
-_MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
-_READ_AT_MOST = 20
 
-ReadText = Callable[[str], Awaitable[str]]
-"""The text of a base file, by path; empty where it can't be read."""
-CanImport = Callable[[str, str], Awaitable[str | None]]
-"""(module, folder) -> None when the interpreter in the sandbox can import it there, else why not."""
+CheckPurpose = Literal["test", "lint", "types"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +43,8 @@ class CheckDefinition:
     why: str
     problem: str | None = None
     """Why it can't be run, known before it was tried."""
+    purpose: CheckPurpose = "test"
+    """What it looks at."""
 
     @property
     def command(self) -> str:
@@ -80,125 +74,6 @@ def configured_checks(settings: WorkspaceSettings, *, cwd: str) -> tuple[CheckDe
         CheckDefinition(id=command.id, argv=command.argv, cwd=cwd, why="named by the workspace")
         for command in commands
     )
-
-
-async def find_checks(
-    paths: Sequence[str], *, subdir: str, read_text: ReadText, can_import: CanImport
-) -> tuple[CheckDefinition, ...]:
-    """Find how a project is tested: in the working folder, else in the folders above it.
-
-    Args:
-        paths: Every file of the base.
-        subdir: The working folder, from the root.
-        read_text: Reads a file of the base.
-        can_import: Asks the interpreter that commands would use.
-
-    Returns:
-        One check, or none.
-    """
-    for folder in _upwards(subdir):
-        prefix = f"{folder}/" if folder else ""
-        inside = [path.removeprefix(prefix) for path in paths if path.startswith(prefix)]
-        project = _Project(folder, frozenset(inside), tuple(inside), read_text)
-        found = await _find_python(project, can_import) or await _find_make(project)
-        if found:
-            return (found,)
-    return ()
-
-
-def _upwards(subdir: str) -> list[str]:
-    parts = [part for part in subdir.split("/") if part]
-    return ["/".join(parts[:length]) for length in range(len(parts), -1, -1)]
-
-
-@dataclass(frozen=True, slots=True)
-class _Project:
-    """A folder that may be a project."""
-
-    folder: str
-    names: frozenset[str]
-    paths: tuple[str, ...]
-    read_text: ReadText
-
-    async def read(self, name: str) -> str:
-        if name not in self.names:
-            return ""
-        return await self.read_text(f"{self.folder}/{name}" if self.folder else name)
-
-    @property
-    def test_files(self) -> list[str]:
-        """Python test files in the folder itself, or below `tests` or `test`."""
-        return [
-            path
-            for path in self.paths
-            if _TEST_FILE.search(path)
-            and ("/" not in path or path.split("/", 1)[0] in ("tests", "test") or "/tests/" in path)
-        ]
-
-
-async def _find_python(project: _Project, can_import: CanImport) -> CheckDefinition | None:
-    configured = await _pytest_config(project)
-    tests = project.test_files
-    if configured is None and not tests:
-        return None
-    problem = await can_import("pytest", project.folder)
-    if problem is not None:
-        unittest = await _find_unittest(project, tests)
-        if unittest is not None:
-            return unittest
-    return CheckDefinition(
-        id="pytest",
-        argv=("python3", "-m", "pytest", "-q"),
-        cwd=project.folder,
-        why=configured or f"test files such as {tests[0]}",
-        problem=problem,
-    )
-
-
-async def _pytest_config(project: _Project) -> str | None:
-    """Where pytest is configured, in words."""
-    for name, pattern in (
-        ("pytest.ini", r"^\[pytest\]"),
-        (".pytest.ini", r"^\[pytest\]"),
-        ("pyproject.toml", r"^\[tool\.pytest[.\]]"),
-        ("tox.ini", r"^\[pytest\]"),
-        ("setup.cfg", r"^\[tool:pytest\]"),
-    ):
-        found = re.search(pattern, await project.read(name), re.MULTILINE)
-        if found or (name == "pytest.ini" and name in project.names):
-            return f"{name} [tool.pytest]" if name == "pyproject.toml" else name
-    return next((name for name in ("conftest.py", "tests/conftest.py") if name in project.names), None)
-
-
-async def _find_unittest(project: _Project, tests: Sequence[str]) -> CheckDefinition | None:
-    for path in tests[:_READ_AT_MOST]:
-        if re.search(r"^\s*(?:import|from)\s+unittest\b", await project.read(path), re.MULTILINE):
-            return CheckDefinition(
-                id="unittest",
-                argv=("python3", "-m", "unittest", "discover", *_discover_options(project, path)),
-                cwd=project.folder,
-                why=f"{path} uses unittest, and pytest isn't there",
-            )
-    return None
-
-
-def _discover_options(project: _Project, path: str) -> list[str]:
-    folder, _, name = path.rpartition("/")
-    top = folder.split("/")[0]
-    options: list[str] = []
-    if top:
-        options += ["-s", top]
-        options += ["-t", "."] if f"{top}/__init__.py" in project.names else []
-    return options if name.startswith("test") else [*options, "-p", "*_test.py"]
-
-
-async def _find_make(project: _Project) -> CheckDefinition | None:
-    for name in _MAKEFILES:
-        if re.search(r"^test\s*:(?!=)", await project.read(name), re.MULTILINE):
-            return CheckDefinition(
-                id="make-test", argv=("make", "test"), cwd=project.folder, why=f"{name} has a target `test`"
-            )
-    return None
 
 
 async def run_check(
