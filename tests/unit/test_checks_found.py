@@ -124,7 +124,7 @@ async def test_projects_below_where_there_is_none_above() -> None:
         ("npm-lint-web-app", "web/app"),
         ("npm-typecheck-web-app", "web/app"),
     ]
-    assert [check.id for check in await find(files, subdir="web/app")][0] == "npm-test"
+    assert (await find(files, subdir="web/app"))[0].id == "npm-test"
 
 
 @pytest.mark.parametrize(

@@ -61,9 +61,10 @@ def check_words(check: CheckResult) -> str:
         return "worse than before"
     if check.gate == "skipped":
         return "skipped"
+    flaky = ", at the second try" if check.flaky else ""
     if check.exit == 0:
-        return "passes" if check.base_exit in (0, None) else "passes now"
-    return "no worse than before"
+        return f"{'passes' if check.base_exit in (0, None) else 'passes now'}{flaky}"
+    return f"no worse than before{flaky}"
 
 
 def end_words(terminal: Terminal) -> str:

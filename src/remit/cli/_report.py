@@ -28,6 +28,22 @@ from remit.contract import CancelReceipt, CheckResult, RunView, Usage
 
 _KIND_STYLES = {"completed": "green", "failed": "red", "cancelled": "yellow", "indeterminate": "red"}
 _SHOWN_FILES = 20
+_SHOWN_FLAGS = 5
+FLAG_WORDS = {
+    "protected": "protected",
+    "frozen": "frozen, so it can't be applied",
+    "moved": "changed in your files meanwhile",
+    "tests": "changes tests",
+    "tests-removed": "removes tests",
+    "dependencies": "changes dependencies",
+    "lock": "changes lock files",
+    "binary": "binary",
+    "mode": "changes modes",
+    "link": "links",
+    "skipped": "not part of the patch",
+    "ignored": "changed and ignored by git",
+}
+"""What the kinds of a review's flags mean."""
 
 
 def report(view: RunView, *, patch: str, glyphs: Glyphs, width: int) -> RenderableType:
@@ -38,7 +54,7 @@ def report(view: RunView, *, patch: str, glyphs: Glyphs, width: int) -> Renderab
     if view.checks:
         parts += [Text(), checks_table(view.checks)]
     if view.patch is not None and view.patch.files:
-        parts += [Text(), *_stat(patch, width)]
+        parts += [Text(), *_stat(patch, width), *flag_lines(view)]
     parts += [Text(), facts_table(view), Text(), next_steps(view)]
     return Group(*parts)
 
@@ -110,6 +126,21 @@ def facts_table(view: RunView) -> RenderableType:
         named = one_line(f"{abandoned.kind} {abandoned.label}", width=100)
         table.add_row(Text("not ended", style="red"), named)
     return _indented(table)
+
+
+def flag_lines(view: RunView) -> list[RenderableType]:
+    """What of the patch a person should look at twice, a line for each kind; empty: nothing."""
+    named: dict[str, list[str]] = {}
+    for flag in view.review.flags if view.review is not None else ():
+        kind, _, rest = flag.partition(":")
+        named.setdefault(kind, []).append(rest)
+    lines: list[RenderableType] = []
+    for kind, rest in named.items():
+        shown = ", ".join(one_line(text, width=80) for text in rest[:_SHOWN_FLAGS])
+        more = f" and {len(rest) - _SHOWN_FLAGS} more" if len(rest) > _SHOWN_FLAGS else ""
+        words = FLAG_WORDS.get(kind, one_line(kind, width=30))
+        lines.append(Text.assemble("  ", (f"{words}: ", "yellow"), f"{shown}{more}"))
+    return lines
 
 
 def usage_words(usage: Usage) -> str:

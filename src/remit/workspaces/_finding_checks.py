@@ -10,6 +10,7 @@ Finding reads files only. Whether something can be imported or started is asked 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -68,9 +69,13 @@ async def find_checks(
             return found
     below: list[CheckDefinition] = []
     for folder in _projects_below(paths, subdir):
-        for check in await _find_in(Project.at(folder, paths, read_text), can_import, has_program):
-            below.append(replace(check, id=f"{check.id}-{folder.replace('/', '-')}"[:64]))
+        found = await _find_in(Project.at(folder, paths, read_text), can_import, has_program)
+        below += [replace(check, id=_id_below(check.id, folder)) for check in found]
     return tuple(below)
+
+
+def _id_below(check_id: str, folder: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]", "-", f"{check_id}-{folder}")[:64]
 
 
 async def _find_in(

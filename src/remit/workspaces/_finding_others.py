@@ -1,4 +1,4 @@
-"""How projects in other languages are tested, linted and typed: package.json, Cargo, Go, Gradle, Maven, make."""
+"""How projects in other languages are tested, linted and typed: npm scripts, Cargo, Go, Gradle, Maven."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WRITES: Final = re.compile(r"--(?:fix|write)\b")
 
 
 async def find_node(project: Project) -> list[CheckDefinition]:
-    """The scripts of a package.json: tests, lint, types, started by the package manager that it is locked by."""
+    """The scripts of a package.json for tests, lint and types, by the package manager whose lock is there."""
     package = await project.read_json("package.json")
     scripts = package.get("scripts")
     if not isinstance(scripts, dict):

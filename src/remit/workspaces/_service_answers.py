@@ -31,6 +31,7 @@ from remit.workspaces._delivery import Outcome
 from remit.workspaces._patch import PathCounts
 from remit.workspaces._protection import matching_paths
 from remit.workspaces._receipts import Receipted
+from remit.workspaces._review_flags import flags_of_changes
 from remit.workspaces._settings import WorkspaceSettings
 from remit.workspaces._snapshot import Bundle
 from remit.workspaces._tools import ToolCall, ToolOutcome
@@ -108,6 +109,7 @@ def _flags(bundle: Bundle, protected: Sequence[str], frozen: Sequence[str]) -> t
     flags = [f"protected:{show_path(path)}" for path in protected]
     flags += [f"frozen:{show_path(path)}" for path in frozen]
     flags += [f"moved:{show_path(change.path)}" for change in bundle.moved]
+    flags += flags_of_changes(bundle.changes.changes, bundle.patch.paths)
     flags += [f"skipped:{entry.path} ({entry.why})" for entry in skipped[:_SKIPPED_SHOWN]]
     if len(skipped) > _SKIPPED_SHOWN:
         flags.append(f"skipped:{len(skipped) - _SKIPPED_SHOWN} more")
