@@ -123,6 +123,7 @@ def plan(base: Path, isolation: str, *, sandbox: str = "external", may_copy: boo
         git_dir=None,
         carry=(),
         read_only=(),
+        caches=(),
         hidden=(str(base / "data"),),
         sandbox=sandbox,
         bubblewrap="",

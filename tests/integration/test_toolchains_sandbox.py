@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from keeper_places import place, run
-from remit.workspaces import find_toolchains
+from remit.workspaces import Mount, find_toolchains
 
 
 def lay_out_version(folder: Path) -> Path:
@@ -131,3 +131,96 @@ async def test_credentials_in_a_shown_folder_read_as_empty(tmp_path: Path, home:
         text = f"hello; cat {tools}/pip.conf; echo x > {tools}/bin/hello; hello"
         result = await run(checkout, text)
         assert result.stdout == b"hello\nhello\n"
+
+
+async def test_node_rust_go_and_java_of_a_home_folder(tmp_path: Path, home: Path) -> None:
+    """Each language's program runs from its own folder; downloads are added to for this checkout only."""
+    environ = lay_out_languages(home)
+    async with place(tmp_path) as here:
+        for mark in ("package.json", "Cargo.toml", "go.mod", "pom.xml"):
+            (here.root / mark).touch()
+        toolchains = find_toolchains(here.root, environ=environ, home=home, data=here.data)
+        checkout = await here.open(toolchains=toolchains)
+        said = await run(checkout, "for tool in node cargo go java mvn; do $tool; done; echo $JAVA_HOME")
+        assert said.stdout.decode().splitlines() == [
+            f"node from {home}/.nvm/versions/node/v20.1.0",
+            f"cargo from {home}/.rustup/toolchains/stable-x",
+            f"go from {home}/sdk/go1.22",
+            f"java from {home}/.sdkman/candidates/java/current",
+            f"mvn from {home}/.sdkman/candidates/maven/current",
+            f"{home}/.sdkman/candidates/java/current",
+        ], said.text
+        for cache in (".npm/_cacache", ".cargo/registry", "go/pkg/mod", ".m2/repository"):
+            added = await run(checkout, f"cat ~/{cache}/kept && echo new > ~/{cache}/new && ls ~/{cache}")
+            assert added.stdout == b"kept\nkept\nnew\n", added.text
+            assert [entry.name for entry in (home / cache).iterdir()] == ["kept"]
+        other = await here.open("other", toolchains=toolchains)
+        assert (await run(other, "ls ~/.npm/_cacache")).stdout == b"kept\n"
+
+
+SECRETS = (
+    *(".netrc", ".npmrc", ".npm/_logs/debug.log", ".cargo/credentials.toml", ".cargo/config.toml"),
+    *(".m2/settings.xml", ".gradle/gradle.properties", ".config/pip/pip.conf", ".sdkman/etc/config"),
+    *(".nvm/versions/node/v20.1.0/etc/npmrc", ".sdkman/candidates/maven/3.9/conf/settings.xml"),
+    *(".ssh/id_ed25519", ".config/go/env", "notes.txt"),
+)
+
+
+async def test_no_credential_file_of_a_toolchain_can_be_read(tmp_path: Path, home: Path) -> None:
+    """R36: neither by its name, nor by a search of everything that is shown, nor by writing over it."""
+    environ = lay_out_languages(home)
+    for name in SECRETS:
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text("<password>canary-77</password> token _authToken user:canary-77@host")
+    async with place(tmp_path) as here:
+        for mark in ("package.json", "Cargo.toml", "go.mod", "pom.xml"):
+            (here.root / mark).touch()
+        mounted = [Mount(source=home / ".cargo"), Mount(source=home / ".m2", writable=True)]
+        for mounts in ((), mounted):
+            toolchains = find_toolchains(here.root, environ=environ, home=home, data=here.data, mounts=mounts)
+            checkout = await here.open(f"c{len(mounts)}", toolchains=toolchains)
+            script = f"cd {home}; for name in {' '.join(SECRETS)}; do cat $name; echo over > $name; done"
+            by_name = await run(checkout, script)
+            found = await run(checkout, f"grep -rs canary-77 {home} /etc /usr/share/maven; echo done")
+            assert b"canary-77" not in by_name.stdout + by_name.stderr
+            assert found.stdout == b"done\n", found.text
+    assert all("canary-77" in (home / name).read_text() for name in SECRETS)
+
+
+def lay_out_languages(home: Path) -> dict[str, str]:
+    """A home folder with four languages, whose programs say where they lie; and its environment."""
+    folders = {
+        "node": home / ".nvm/versions/node/v20.1.0",
+        "cargo": home / ".rustup/toolchains/stable-x",
+        "go": home / "sdk/go1.22",
+        "java": home / ".sdkman/candidates/java/21",
+        "mvn": home / ".sdkman/candidates/maven/3.9",
+    }
+    for name, folder in folders.items():
+        program = folder / "bin" / name
+        program.parent.mkdir(parents=True)
+        program.write_text('#!/bin/sh\nhere=$(readlink -f "$0")\necho "${0##*/} from ${here%/bin/*}"\n')
+        program.chmod(0o755)
+    for name, version in (("java", "21"), ("maven", "3.9")):
+        (home / ".sdkman/candidates" / name / "current").symlink_to(version)
+    (folders["go"] / "VERSION").write_text("go1.22")
+    (folders["go"] / "src").mkdir()
+    for cache in (".npm/_cacache", ".cargo/registry", "go/pkg/mod", ".m2/repository"):
+        (home / cache).mkdir(parents=True)
+        (home / cache / "kept").write_text("kept\n")
+    path = [folders["node"] / "bin", folders["go"] / "bin", home / ".sdkman/candidates/java/current/bin"]
+    return {"PATH": ":".join([*map(str, path), "/usr/bin", "/bin"])}
+
+
+REAL = {"node": "node -e 'console.log(6*7)'", "java": "java -XshowSettings:none -version 2>&1 && echo 42"}
+
+
+@pytest.mark.parametrize("program", [name for name in REAL if name == "node" or shutil.which(name)])
+async def test_a_real_toolchain_of_the_system_runs(tmp_path: Path, program: str) -> None:
+    """Node and Java as a distribution installs them, with parts in /etc, work where they are there."""
+    if shutil.which(program) is None:
+        pytest.skip(f"{program} isn't installed")
+    async with place(tmp_path) as here:
+        toolchains = find_toolchains(here.root, environ=dict(os.environ), data=here.data)
+        result = await run(await here.open(toolchains=toolchains), REAL[program])
+        assert (result.exit_code, result.text.splitlines()[-1]) == (0, "42"), result.text

@@ -157,6 +157,27 @@ def test_an_unknown_provider_is_named(home: Path, tmp_path: Path) -> None:
         load(home, tmp_path).get_provider("nobody")
 
 
+def test_folders_that_a_workspace_lists_are_seen_from_their_file(home: Path, tmp_path: Path) -> None:
+    """Mounts (`:rw` or a table), `path` and `toolchains` may be relative, or begin with the home folder."""
+    text = """
+    [[nodes.local.workspaces]]
+    ref = "app"
+    root = "."
+    mounts = ["data:rw", "~/corpus:ro", { source = "other", writable = true }]
+    path = ["~/bin", "tools"]
+    toolchains = ["sdk"]
+    """
+    write(tmp_path / "remit.toml", text)
+    workspace = load(home, tmp_path).workspaces["app"]
+    assert [(mount.source, mount.writable) for mount in workspace.mounts] == [
+        (tmp_path / "data", True),
+        (Path("~/corpus").expanduser(), False),
+        (tmp_path / "other", True),
+    ]
+    assert workspace.path == (Path("~/bin").expanduser(), tmp_path / "tools")
+    assert workspace.toolchains == (tmp_path / "sdk",)
+
+
 def test_keys_from_files(home: Path, tmp_path: Path) -> None:
     """A key file holds the key and nothing else; an empty or missing one is said so."""
     key = write(tmp_path / "key", "sk-from-file\n")

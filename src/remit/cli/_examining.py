@@ -189,8 +189,15 @@ def _toolchains(place: Place) -> Iterator[Finding]:
         mounts=settings.mounts,
         executables=[command.executable for command in settings.commands],
     )
-    names = ", ".join(f"{item.kind} {item.folder}" for item in found.items) or "those of the system"
-    yield Finding("good", f"toolchains that commands see: {names}")
+    tools = [item for item in found.items if item.folder not in found.caches]
+    if not tools:
+        yield Finding("good", "toolchains that commands see: those of the system")
+    for item in tools:
+        yield Finding("good", f"commands see {item.kind} {item.folder} ({item.why})")
+    for cache in found.caches:
+        yield Finding("good", f"commands see {cache}; what a run adds to it stays the run's own")
+    for path in found.masked:
+        yield Finding("good", f"covered, since it may hold credentials: {path}")
     for refused in found.refused:
         yield Finding("note", f"not shown to commands: {refused.folder}: {refused.reason}")
 

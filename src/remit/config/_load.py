@@ -193,8 +193,29 @@ def _rooted(node: Any, folder: Path) -> Any:
     workspaces = table.get("workspaces")
     if not isinstance(workspaces, list):
         return table
-    placed = [_placed(workspace, folder, ("root",)) for workspace in cast("list[Any]", workspaces)]
+    placed = [
+        _with_placed_lists(_placed(workspace, folder, ("root",)), folder)
+        for workspace in cast("list[Any]", workspaces)
+    ]
     return {**table, "workspaces": placed}
+
+
+def _with_placed_lists(table: Any, folder: Path) -> Any:
+    """The folders that a workspace lists, in whichever form, seen from the file that names them."""
+    if not isinstance(table, dict):
+        return table
+    workspace = dict(cast("Table", table))
+    for key in ("mounts", "path", "toolchains"):
+        listed = workspace.get(key)
+        if isinstance(listed, list):
+            workspace[key] = [_placed_item(item, folder) for item in cast("list[Any]", listed)]
+    return workspace
+
+
+def _placed_item(item: Any, folder: Path) -> Any:
+    if isinstance(item, str) and item:
+        return str(folder / Path(item).expanduser())
+    return _placed(item, folder, ("source",))
 
 
 def _placed(table: Any, folder: Path, keys: Sequence[str]) -> Any:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from remit.workspaces._etc import HOST_NAME, NETWORK_FILES
+from remit.workspaces._etc import EMPTY_XML, HOST_NAME, NETWORK_FILES
 
 __all__ = [
     "SandboxView",
@@ -31,6 +31,8 @@ SYSTEM_FOLDERS: Final = (
     "/nix/store",
 )
 """Programs and libraries of the system; nobody's data."""
+SYSTEM_PATH: Final = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin")
+"""What stands at the end of every command's PATH, where it is there."""
 _PROC_READ_ONLY: Final = ("pressure", "sys")
 """Parts of /proc that act on the machine or on the sandbox's own namespaces. For root the first kind would
 be writable inside: the kernel asks for the user number alone, and in a user namespace that maps root to root
@@ -119,8 +121,8 @@ def view_options(view: SandboxView) -> tuple[str, ...]:
         options += ["--bind", str(folder), str(folder)]
     for folder in view.hidden:
         options += _hide(folder, [*view.read_only, *view.writable, *map(Path, SYSTEM_FOLDERS)])
-    for file in view.masked:
-        options += ["--ro-bind", "/dev/null", str(file)]
+    for masked in view.masked:
+        options += _cover(masked, view.etc)
     for folder in view.object_stores:
         options += ["--ro-bind", str(folder), str(folder)]
     options += ["--bind", str(view.tree), str(view.root)]
@@ -152,6 +154,13 @@ def _proc() -> list[str]:
         elif os.path.exists(f"/proc/{name}"):
             options += ["--ro-bind", "/dev/null", f"/proc/{name}"]
     return options
+
+
+def _cover(path: Path, etc: Path) -> list[str]:
+    """Shows nothing of a credential file or folder; what is read as XML needs an element all the same."""
+    if path.is_dir():
+        return ["--size", "4096", "--perms", "0500", "--tmpfs", str(path)]
+    return ["--ro-bind", str(etc / EMPTY_XML) if path.suffix == ".xml" else "/dev/null", str(path)]
 
 
 def _hide(folder: Path, shown: Iterable[Path]) -> list[str]:

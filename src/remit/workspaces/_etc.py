@@ -12,8 +12,10 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-__all__ = ["HOST_NAME", "NETWORK_FILES", "etc_folder", "user_name"]
+__all__ = ["EMPTY_XML", "HOST_NAME", "NETWORK_FILES", "etc_folder", "user_name"]
 
+EMPTY_XML: Final = "remit-empty.xml"
+"""What a covered settings file reads as."""
 HOST_NAME: Final = "remit"
 NETWORK_FILES: Final = ("/etc/resolv.conf", "/etc/host.conf", "/etc/gai.conf")
 _SYSTEM_FILES: Final = (
@@ -36,8 +38,14 @@ _SYSTEM_FILES: Final = (
     "/etc/os-release",
     "/etc/debian_version",
     "/etc/magic",
+    "/etc/maven/m2.conf",
+    "/etc/maven/logging",
+    "/etc/mono",
 )
 """The parts of /etc that programs need; none holds a secret."""
+_SYSTEM_PATTERNS: Final = ("java-*-openjdk", "java-*")
+"""Debian keeps Java's own configuration there."""
+_NOT_COPIED: Final = ("*password*", "*.key", "private")
 
 
 def etc_folder(data: Path, *, home: Path) -> Path:
@@ -48,10 +56,15 @@ def etc_folder(data: Path, *, home: Path) -> Path:
     return folder
 
 
+def _system_files() -> list[str]:
+    found = [str(path) for pattern in _SYSTEM_PATTERNS for path in sorted(Path("/etc").glob(pattern))]
+    return list(dict.fromkeys((*_SYSTEM_FILES, *found)))
+
+
 def _fingerprint(home: Path) -> str:
     """Changes whenever something that was copied may have changed."""
     said = [str(home), str(os.geteuid()), str(os.getegid())]
-    present = (name for name in _SYSTEM_FILES if os.path.exists(name))
+    present = (name for name in _system_files() if os.path.exists(name))
     said += [f"{name} {os.stat(name).st_mtime_ns}" for name in present]
     return hashlib.sha256("\0".join(said).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
@@ -59,7 +72,7 @@ def _fingerprint(home: Path) -> str:
 def _build(folder: Path, *, home: Path) -> None:
     making = folder.with_name(f"{folder.name}.{os.getpid()}")
     making.mkdir(mode=0o700, parents=True)
-    for name in _SYSTEM_FILES:
+    for name in _system_files():
         _copy_part(Path(name), making / Path(name).relative_to("/etc"))
     uid, gid = os.geteuid(), os.getegid()
     name = user_name()
@@ -67,6 +80,7 @@ def _build(folder: Path, *, home: Path) -> None:
     (making / "passwd").write_text(f"{name}:x:{uid}:{gid}::{home}:/bin/sh\n{nobody}")
     (making / "group").write_text(f"{name}:x:{gid}:\n" + ("nogroup:x:65534:\n" if gid != 65534 else ""))
     (making / "hosts").write_text(f"127.0.0.1\tlocalhost\n::1\tlocalhost\n127.0.1.1\t{HOST_NAME}\n")
+    (making / EMPTY_XML).write_text("<settings/>\n")
     for name in NETWORK_FILES:
         (making / Path(name).name).touch()  # a place to mount on, for commands with network
     making.chmod(0o755)
@@ -83,7 +97,8 @@ def _copy_part(source: Path, target: Path) -> None:
     # A link that leads into /etc or /usr is right inside too; one that leads elsewhere is followed.
     try:
         if source.is_dir():
-            shutil.copytree(source, target, symlinks=True, ignore_dangling_symlinks=True)
+            ignored = shutil.ignore_patterns(*_NOT_COPIED)
+            shutil.copytree(source, target, symlinks=True, ignore=ignored, ignore_dangling_symlinks=True)
         else:
             shutil.copyfile(source, target)
     except (OSError, shutil.Error):  # a part that this user can't read wouldn't be readable inside either

@@ -7,6 +7,7 @@ and environment.
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -145,7 +146,7 @@ class Preparer:
             workspace,
             checks=facts.checks,
             brief=brief,
-            notes=(*notes, *pin.notes, *facts.problems),
+            notes=(*notes, *pin.notes, *_not_shown(toolchains, settings), *facts.problems),
             cached=facts.cached,
         )
 
@@ -321,3 +322,17 @@ def _choose_isolation(
     if problem is None:
         return "overlay", ()
     return "copy", (f"the workspace is copied, since no overlay can be mounted here: {problem}",)
+
+
+def _not_shown(toolchains: Toolchains, settings: WorkspaceSettings) -> list[str]:
+    """What the settings ask to show and commands won't see; all else is `doctor`'s to tell."""
+    asked = [*(mount.source for mount in settings.mounts), *settings.path]
+    refused = {item.folder: item.reason for item in toolchains.refused}
+    notes: list[str] = []
+    for folder in asked:
+        reason = refused.get(folder) or refused.get(Path(os.path.realpath(folder)))
+        if reason is not None:
+            notes.append(f"{folder} isn't shown to commands: {reason}")
+        elif not folder.is_dir():
+            notes.append(f"{folder} isn't shown to commands: there is no such folder")
+    return notes

@@ -12,34 +12,48 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from remit.workspaces._bubblewrap import SYSTEM_FOLDERS
 from remit.workspaces._shelf import Shelf
 
-__all__ = ["find_python", "show_path_folder"]
+__all__ = ["find_python", "finish_python", "show_path_folder", "show_pyenv_folder"]
 
 _IN_TREE: Final = (".venv", "venv", "env", ".env")
 _MAX_FILES: Final = 2_000
 _MAX_FILE_BYTES: Final = 262_144
 _MAX_LINKS: Final = 16
+_CONDA_NAME: Final = re.compile(r"^name:\s*[\"']?([\w.-]+)[\"']?\s*$", re.MULTILINE)
 _VERSION: Final = re.compile(r"[\w.+-]{1,64}\Z")
 
 
-def find_python(shelf: Shelf, *, environ: Mapping[str, str], executables: Sequence[str]) -> None:
-    """Shows environments, interpreters and folders on PATH; the environment in use comes first in PATH."""
-    folders = [Path(name) for name in environ.get("PATH", "").split(":") if name.startswith("/")]
-    environments = list(_environments(shelf, environ, folders, executables))
-    for number, (folder, why) in enumerate(environments):
+def find_python(
+    shelf: Shelf, *, environ: Mapping[str, str], folders: Sequence[Path], executables: Sequence[str]
+) -> None:
+    """Shows environments and their interpreters; the environment in use comes first in PATH.
+
+    Args:
+        shelf: Takes what is found.
+        environ: Of whoever works in the workspace.
+        folders: The folders on PATH.
+        executables: Programs that the settings name.
+    """
+    for number, (folder, why) in enumerate(_environments(shelf, environ, folders, executables)):
         _show_environment(shelf, folder, why=why)
         if number == 0:
             shelf.add_to_path(folder / "bin")
             shelf.environment["VIRTUAL_ENV"] = str(folder)
     _show_conda(shelf, environ)
-    for folder in folders:
-        if folder.name == "shims" and (folder.parent / "versions").is_dir():
-            _show_pyenv(shelf, folder.parent, environ)
-        elif not any(folder.is_relative_to(part) for part in SYSTEM_FOLDERS):
-            show_path_folder(shelf, folder, why="on PATH")
-    if not environments:
+
+
+def show_pyenv_folder(shelf: Shelf, folder: Path, *, environ: Mapping[str, str]) -> bool:
+    """Shows what pyenv's shims on PATH stand for; whether it is that folder."""
+    if folder.name != "shims" or not (folder.parent / "versions").is_dir():
+        return False
+    _show_pyenv(shelf, folder.parent, environ)
+    return True
+
+
+def finish_python(shelf: Shelf) -> None:
+    """Sees to it that there is some Python, once all of PATH is known."""
+    if "VIRTUAL_ENV" not in shelf.environment:
         _show_user_site(shelf)
     if not shutil.which("python3", path=":".join([*shelf.path, "/usr/local/bin", "/usr/bin", "/bin"])):
         _show_interpreter(shelf, Path(sys.base_prefix) / "bin", why="the interpreter that Remit runs on")
@@ -215,12 +229,36 @@ def _by_number(version: str) -> tuple[int, ...]:
 
 
 def _show_conda(shelf: Shelf, environ: Mapping[str, str]) -> None:
-    prefix = environ.get("CONDA_PREFIX", "")
-    if not prefix.startswith("/") or not (Path(prefix) / "conda-meta").is_dir():
-        return
-    if shelf.show(Path(prefix), kind="conda", why="CONDA_PREFIX"):
-        shelf.add_to_path(Path(prefix) / "bin")
-        shelf.environment["CONDA_PREFIX"] = prefix
+    """Shows the active environment of conda or mamba, else the one that the project names."""
+    for folder, why in _conda_environments(shelf, environ):
+        if not folder.is_absolute() or not (folder / "conda-meta").is_dir():
+            continue
+        if shelf.show(folder, kind="conda", why=why):
+            shelf.add_to_path(folder / "bin")
+            shelf.environment["CONDA_PREFIX"] = str(folder)
+            return
+
+
+def _conda_environments(shelf: Shelf, environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+    active = environ.get("CONDA_PREFIX", "")
+    if active.startswith("/"):
+        yield Path(active), "CONDA_PREFIX"
+    for file in ("environment.yml", "environment.yaml"):
+        named = _CONDA_NAME.search(_read(shelf.root / file))
+        for root in _conda_roots(shelf, environ) if named else ():
+            yield root / "envs" / str(named and named.group(1)), f"{file} names it"
+
+
+def _conda_roots(shelf: Shelf, environ: Mapping[str, str]) -> Iterator[Path]:
+    said = environ.get("MAMBA_ROOT_PREFIX", "")
+    if said.startswith("/"):
+        yield Path(said)
+    for name in ("CONDA_EXE", "MAMBA_EXE"):
+        if environ.get(name, "").startswith("/"):
+            yield Path(environ[name]).parent.parent
+    for name in ("miniconda3", "anaconda3", "miniforge3", "mambaforge", "micromamba", ".conda"):
+        yield shelf.home / name
+    yield Path("/opt/conda")
 
 
 def show_path_folder(shelf: Shelf, folder: Path, *, why: str) -> None:
@@ -229,7 +267,7 @@ def show_path_folder(shelf: Shelf, folder: Path, *, why: str) -> None:
         return
     prefix = folder.parent
     whole = folder.name in ("bin", "sbin", "Scripts") and not _is_shared(shelf, prefix)
-    if whole and (_is_python_prefix(prefix) or _is_installation(shelf, prefix)):
+    if whole and (_is_python_prefix(prefix) or _is_managed(prefix) or _is_installation(shelf, prefix)):
         shown = shelf.show(prefix, kind="path", why=why)
     else:
         shown = shelf.show(folder, kind="path", why=why)
@@ -241,6 +279,11 @@ def show_path_folder(shelf: Shelf, folder: Path, *, why: str) -> None:
 def _is_shared(shelf: Shelf, prefix: Path) -> bool:
     """Whether a folder around `bin` holds more than one tool: a home folder, or `.local` in it."""
     return prefix in (shelf.home, shelf.home / ".local") or shelf.home.is_relative_to(prefix)
+
+
+def _is_managed(prefix: Path) -> bool:
+    """Whether mise or asdf have installed it: `…/installs/TOOL/VERSION`."""
+    return prefix.parent.parent.name == "installs"
 
 
 def _is_installation(shelf: Shelf, prefix: Path) -> bool:

@@ -11,6 +11,7 @@ from typing import Final
 from remit.contract import SandboxLevel
 from remit.workspaces._bubblewrap import (
     SYSTEM_FOLDERS,
+    SYSTEM_PATH,
     SandboxView,
     offline_options,
     online_options,
@@ -26,7 +27,6 @@ from remit.workspaces.keeper._plan import CheckoutPlan
 __all__ = ["check_root", "plan_checkout", "prepare_etc", "trial_options"]
 
 _NEUTRAL_HOME: Final = Path("/home/remit")
-_SYSTEM_PATH: Final = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin")
 _UNATTENDED: Final = {
     "CI": "1",
     "TERM": "dumb",
@@ -63,6 +63,7 @@ def plan_checkout(request: CheckoutRequest, *, probe: Probe, sandbox: SandboxLev
     home = home_for(root)
     if sandbox != "bubblewrap":
         home = storage / "home"
+    within, _ = _split_caches(request, home)
     return CheckoutPlan(
         checkout_id=request.checkout_id,
         root=str(root),
@@ -74,6 +75,7 @@ def plan_checkout(request: CheckoutRequest, *, probe: Probe, sandbox: SandboxLev
         git_dir=str(request.git_dir) if request.git_dir else None,
         carry=request.carry,
         read_only=request.read_only,
+        caches=tuple((str(cache), str(cache.relative_to(home))) for cache in within),
         hidden=(str(data),),
         sandbox=sandbox,
         bubblewrap=str(probe.bubblewrap or ""),
@@ -98,7 +100,7 @@ def _options(request: CheckoutRequest, *, storage: Path, data: Path, home: Path)
             storage=storage,
             etc=etc_folder(data, home=home),
             hidden=(data,),
-            read_only=request.toolchains.read_only,
+            read_only=(*request.toolchains.read_only, *_split_caches(request, home)[1]),
             writable=request.toolchains.writable,
             masked=request.toolchains.masked,
             object_stores=request.object_stores,
@@ -108,13 +110,20 @@ def _options(request: CheckoutRequest, *, storage: Path, data: Path, home: Path)
     )
 
 
+def _split_caches(request: CheckoutRequest, home: Path) -> tuple[list[Path], list[Path]]:
+    """Those inside the home folder that commands see, which are theirs to change, and the others."""
+    caches = request.toolchains.caches
+    within = [cache for cache in caches if cache.is_relative_to(home)]
+    return within, [cache for cache in caches if cache not in within]
+
+
 def prepare_etc(data: Path) -> None:
     """Makes what most checkouts will need, ahead of the first."""
     etc_folder(data.resolve(), home=home_for(None))
 
 
 def _environment(request: CheckoutRequest, *, home: Path) -> dict[str, str]:
-    path = [*request.toolchains.path, *(folder for folder in _SYSTEM_PATH if os.path.isdir(folder))]
+    path = [*request.toolchains.path, *(folder for folder in SYSTEM_PATH if os.path.isdir(folder))]
     name = user_name()
     return {
         "PATH": ":".join(dict.fromkeys(path)),

@@ -59,7 +59,7 @@ def _mount_from_text(value: Any) -> Any:
 
 
 class Mount(Model):
-    """A folder outside the root that commands may see, at its own path. As text: `/path` or `/path:rw`."""
+    """A folder outside the root that commands may see, at its own path; as text: `/path[:ro|:rw]`."""
 
     source: Path
     writable: bool = False

@@ -18,7 +18,22 @@ from remit.workspaces._credentials import credential_folders, credentials_in
 
 __all__ = ["Refused", "Shelf", "Toolchain", "ToolchainKind", "Toolchains"]
 
-ToolchainKind = Literal["venv", "interpreter", "pyenv", "conda", "editable", "user-site", "path", "mount"]
+ToolchainKind = Literal[
+    "venv",
+    "interpreter",
+    "pyenv",
+    "conda",
+    "editable",
+    "user-site",
+    "node",
+    "rust",
+    "go",
+    "java",
+    "tool-cache",
+    "cache",
+    "path",
+    "mount",
+]
 
 _TOO_BROAD: Final = frozenset(
     Path(name)
@@ -54,6 +69,8 @@ class Toolchains:
     items: tuple[Toolchain, ...] = ()
     read_only: tuple[Path, ...] = ()
     writable: tuple[Path, ...] = ()
+    caches: tuple[Path, ...] = ()
+    """Downloads of package managers in the home folder; what a run writes there is its own."""
     masked: tuple[Path, ...] = ()
     """Files and folders inside those that are covered, since they may hold credentials."""
     path: tuple[str, ...] = ()
@@ -79,6 +96,7 @@ class Shelf:
         self._data = data
         self._items: list[Toolchain] = []
         self._writable: list[Path] = []
+        self._caches: list[Path] = []
         self._refused: dict[Path, str] = {}
         self.path: list[str] = []
         self.environment: dict[str, str] = {}
@@ -104,6 +122,14 @@ class Shelf:
             if writable:
                 self._writable.append(path)
         return seen
+
+    def show_cache(self, folder: Path, *, why: str) -> None:
+        """Shows a folder of downloads: copy-on-write inside the home folder, read-only elsewhere."""
+        if not folder.is_dir() or folder.is_symlink() or self._is_visible(folder):
+            return
+        inside = folder.is_relative_to(self.home) and folder == Path(os.path.realpath(folder))
+        if self.show(folder, kind="cache", why=why) and inside:
+            self._caches.append(folder)
 
     def add_to_path(self, folder: Path) -> None:
         """Puts a folder at the end of what precedes the system's in PATH."""
@@ -135,8 +161,9 @@ class Shelf:
         masked = [path for folder in folders for path in credentials_in(folder, self._homes)]
         return Toolchains(
             items=tuple(self._items),
-            read_only=tuple(folder for folder in folders if folder not in self._writable),
+            read_only=tuple(f for f in folders if f not in self._writable and f not in self._caches),
             writable=tuple(dict.fromkeys(self._writable)),
+            caches=tuple(self._caches),
             masked=tuple(dict.fromkeys(masked)),
             path=tuple(self.path),
             environment=dict(self.environment),

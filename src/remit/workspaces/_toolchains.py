@@ -7,7 +7,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from remit.workspaces._python_toolchains import find_python, show_path_folder
+from remit.workspaces._bubblewrap import SYSTEM_FOLDERS, SYSTEM_PATH
+from remit.workspaces._compiled_toolchains import find_go, find_java, find_rust
+from remit.workspaces._node_toolchains import find_node, show_node_folder
+from remit.workspaces._python_toolchains import (
+    find_python,
+    finish_python,
+    show_path_folder,
+    show_pyenv_folder,
+)
 from remit.workspaces._settings import Mount
 from remit.workspaces._shelf import Refused, Shelf, Toolchain, Toolchains
 
@@ -45,8 +53,38 @@ def find_toolchains(
         if shelf.show(folder, kind="path", why="path"):
             shelf.add_to_path(folder)
     if wanted == "auto":
-        find_python(shelf, environ=environ, executables=executables)
+        _find_all(shelf, environ=environ, executables=executables)
     elif wanted != "none":
         for folder in wanted:
             show_path_folder(shelf, folder / "bin" if (folder / "bin").is_dir() else folder, why="toolchains")
     return shelf.result()
+
+
+def _find_all(shelf: Shelf, *, environ: Mapping[str, str], executables: Sequence[str]) -> None:
+    folders = [Path(name) for name in environ.get("PATH", "").split(":") if name.startswith("/")]
+    find_python(shelf, environ=environ, folders=folders, executables=executables)
+    find_rust(shelf, environ=environ, folders=folders)
+    find_go(shelf, environ=environ, folders=folders)
+    find_java(shelf, environ=environ, folders=folders)
+    find_node(shelf, environ=environ, folders=folders)
+    _show_tool_cache(shelf, environ)
+    for folder in folders:
+        if show_pyenv_folder(shelf, folder, environ=environ):
+            continue
+        if show_node_folder(shelf, folder, environ=environ):
+            continue
+        if not any(folder.is_relative_to(part) for part in SYSTEM_FOLDERS):
+            show_path_folder(shelf, folder, why="on PATH")
+        elif (
+            str(folder) not in SYSTEM_PATH and folder.is_dir()
+        ):  # such as /usr/local/go/bin, which no sandbox has in PATH by itself
+            shelf.add_to_path(folder)
+    finish_python(shelf)
+
+
+def _show_tool_cache(shelf: Shelf, environ: Mapping[str, str]) -> None:
+    """Where hosted CI machines keep every version of every language: tools only, so all of it."""
+    said = environ.get("RUNNER_TOOL_CACHE") or environ.get("AGENT_TOOLSDIRECTORY") or ""
+    for folder in dict.fromkeys((Path(said or "/opt/hostedtoolcache"), Path("/opt/hostedtoolcache"))):
+        if folder.is_absolute():
+            shelf.show(folder, kind="tool-cache", why="the machine's tool cache")

@@ -44,6 +44,8 @@ class Opened:
     lock_fd: int
     bound: bool
     """Whether a command's own mount namespace must show the tree at `root`."""
+    caches: tuple[tuple[str, str], ...] = ()
+    """What is mounted in the home folder: source and where."""
     notes: list[str] = field(default_factory=list[str])
     """What the user should know, in words."""
 
@@ -85,6 +87,7 @@ def _open_locked(plan: CheckoutPlan, storage: Storage, lock_fd: int, check: Call
         _show_inner_mounts(plan, storage, notes)
     for relative in plan.read_only:
         _protect(storage.merged, relative)
+    _show_caches(plan, storage, notes, privileged=privileged)
     _mounts.mount_scratch(storage.scratch, size_bytes=plan.limits.scratch_bytes)
     return Opened(
         storage=storage,
@@ -93,6 +96,7 @@ def _open_locked(plan: CheckoutPlan, storage: Storage, lock_fd: int, check: Call
         root_fd=os.open(storage.merged, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC),
         lock_fd=lock_fd,
         bound=isolation != "in_place",
+        caches=plan.caches,
         notes=notes,
     )
 
@@ -102,7 +106,9 @@ def close_checkout(opened: Opened, *, keep: bool) -> list[str]:
     problems: list[str] = []
     os.close(opened.root_fd)
     storage = opened.storage
-    for target in (storage.scratch, storage.merged, storage.lower):
+    # What is mounted inside goes with it, but not in the home folder: that one is a plain folder.
+    inner = [storage.home / relative for _, relative in opened.caches]
+    for target in (*inner, storage.scratch, storage.merged, storage.lower):
         with suppress(OSError):  # EINVAL: nothing is mounted there
             while True:
                 _mounts.unmount(target)
@@ -279,6 +285,19 @@ def _carry_over(source: Path, target: Path, folder: Path, *, privileged: bool) -
     _take_facts(source, upper)
     overlay = _mounts.Overlay(lower=source, upper=upper, work=work, target=target)
     _mounts.mount_overlay(overlay, privileged=privileged)
+
+
+def _show_caches(plan: CheckoutPlan, storage: Storage, notes: list[str], *, privileged: bool) -> None:
+    """Shows downloads in the commands' home folder: what they add is the checkout's own."""
+    for source, relative in plan.caches:
+        target = storage.home / relative
+        target.mkdir(mode=0o700, parents=True, exist_ok=True)
+        name = "home-" + hashlib.sha256(os.fsencode(relative)).hexdigest()[:16]
+        try:
+            _carry_over(Path(source), target, storage.carried / name, privileged=privileged)
+        except OSError as error:
+            _mounts.bind(Path(source), target, read_only=True)
+            notes.append(f"~/{relative} is shown read-only: {error.strerror or error}")
 
 
 def _show_inner_mounts(plan: CheckoutPlan, storage: Storage, notes: list[str]) -> None:

@@ -48,6 +48,8 @@ class CheckoutPlan:
     """Relative folders taken from the root when the base is another folder."""
     read_only: tuple[str, ...]
     """Relative paths that nobody can write."""
+    caches: tuple[tuple[str, str], ...]
+    """Folders of downloads, and where in the commands' home folder each is shown, copy-on-write."""
     hidden: tuple[str, ...]
     """Absolute folders that a copy leaves out (the data folder)."""
     sandbox: str
@@ -74,6 +76,7 @@ class CheckoutPlan:
         values = {field.name: data[field.name] for field in fields(cls)}
         for name in ("carry", "read_only", "hidden", "sandbox_options", "offline_options", "online_options"):
             values[name] = tuple(values[name])
+        values["caches"] = tuple((source, inside) for source, inside in data["caches"])
         values["limits"] = Limits(**values["limits"])
         return cls(**values)
 
