@@ -28,8 +28,8 @@ demo: environment-run  ## run a real reviewed run on a small repository; no key 
 run: environment-run  ## run the program: make run ARGS='run "..." --model openai:gpt-5.2'
 	@$(BIN)/remit $(ARGS)
 
-test: environment-dev  ## run the tests: make test ARGS='tests/unit -k name'
-	@$(BIN)/python -m pytest $(ARGS)
+test: environment-dev  ## run the tests, a file on each core: make test ARGS='tests/unit -k name'; JOBS=0 one by one
+	@$(BIN)/python -m pytest -n $(or $(JOBS),auto) --dist loadfile $(ARGS)
 
 lint: environment-dev  ## style, who may import whom, file sizes, words that don't belong
 	@$(BIN)/ruff check .
