@@ -346,6 +346,10 @@ class SyncRun:
         """See `remit.Run.acknowledge`. A callback may call it, too."""
         return self._host._call(lambda: self._run.acknowledge(accepted))  # pyright: ignore[reportPrivateUsage] - one module
 
+    def input(self, text: str) -> None:
+        """See `remit.Run.input`."""
+        self._host._wait(lambda: self._run.input(text))  # pyright: ignore[reportPrivateUsage] - one module
+
 
 class SyncScope:
     """`remit.Scope` for programs without an event loop; it belongs to the host in which it is first used.

@@ -160,6 +160,9 @@ async def test_waits_and_keys_are_bounded(client: httpx2.AsyncClient) -> None:
         assert (answer.status_code, answer.json()["param"]) == (422, "Idempotency-Key"), key
     answer = await client.post("/api/v1/runs/x/acknowledge", json={"accepted": "yes"})
     assert (answer.status_code, answer.json()["param"]) == (422, "accepted")
+    for text in ("", 7, None, "x" * 40_000):
+        answer = await client.post("/api/v1/runs/x/input", json={"text": text})
+        assert (answer.status_code, answer.json()["param"]) == (422, "text")
     answer = await client.post("/api/v1/work/x/cancel", json={"now": True})
     assert answer.status_code == 422
     answer = await client.post("/api/v1/runs/x/cancel", json={"reason": "x" * 2_000})

@@ -20,6 +20,7 @@ from remit.errors import (
     IdempotencyConflict,
     InvalidRequest,
     NotFound,
+    PreconditionFailed,
     SessionBusy,
     Unauthenticated,
 )
@@ -63,6 +64,33 @@ async def test_sync_client_does_the_same(world: DoorWorld) -> None:
 
         status, _, types = await asyncio.to_thread(use)
         assert (status, types[-1]) == ("completed", "run.completed")
+
+
+async def test_a_message_is_sent_once(world: DoorWorld) -> None:
+    """Clients give the host a message for a run that goes on; where a line breaks they don't say it twice."""
+    world.replies = (PLAN, SLEEP, WORK, REVIEW)
+    async with world.open() as door, AsyncClient(door.base_url, api_key=door.secret) as client:
+        run = await client.create(FIELDS)
+        assert (await client.input(run.id, "Mind the tabs."))["changed"] is True
+
+        def use() -> None:
+            with Client(door.base_url, api_key=door.secret) as sync:
+                sync.input(run.id, "And the ends of lines.")
+
+        await asyncio.to_thread(use)
+        await client.cancel(run.id)
+        with pytest.raises(PreconditionFailed):
+            await client.input(run.id, "Too late.")
+    sent: list[str] = []
+
+    def breaks(request: httpx2.Request) -> httpx2.Response:
+        sent.append(request.url.path)
+        raise httpx2.ReadError("reset", request=request)
+
+    async with AsyncClient("http://127.0.0.1:1", transport=httpx2.MockTransport(breaks)) as client:
+        with pytest.raises(HostUnreachable):
+            await client.input("run_1", "Mind the tabs.")
+    assert len(sent) == 1
 
 
 def test_sync_and_async_have_the_same_calls() -> None:

@@ -229,6 +229,28 @@ async def test_acknowledgement_decides_on_the_result(world: DoorWorld) -> None:
         }
 
 
+async def test_what_the_caller_adds_is_read_before_the_next_round(world: DoorWorld) -> None:
+    """A message to a run that goes on reaches its model, stands in its transcript, and isn't taken later."""
+    world.replies = (
+        slowly(PLAN, 600),
+        {**LOOK, "when": {"contains": "Mind the tabs."}},
+        WORK,
+        {**REVIEW, "when": {"contains": "Mind the tabs."}},
+    )
+    async with world.open() as door, door.client() as client:
+        run_id = (await client.post("/api/v1/runs", json=BODY)).json()["id"]
+        told = await client.post(f"/api/v1/runs/{run_id}/input", json={"text": "Mind the tabs."})
+        assert (told.status_code, told.json()["changed"]) == (200, True)
+        events = await client.get(f"/api/v1/runs/{run_id}/events")
+        assert "run.completed" in events.text, "the script only goes on where its model was told"
+        transcript = await client.get(f"/api/v1/runs/{run_id}/transcript", params={"limit": 500})
+        assert "Mind the tabs." in transcript.text
+        late = await client.post(f"/api/v1/runs/{run_id}/input", json={"text": "Too late."})
+        assert (late.status_code, late.json()["code"]) == (409, "precondition_failed")
+        blank = await client.post(f"/api/v1/runs/{run_id}/input", json={"text": " "})
+        assert (blank.status_code, blank.json()["param"]) == (422, "text")
+
+
 async def test_configuration_is_shown_without_secrets(world: DoorWorld) -> None:
     """Bindings, pools, workspaces, nodes, keys and host are there; no path, no key's hash is."""
     world.replies = REVIEWED

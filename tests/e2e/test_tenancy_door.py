@@ -15,7 +15,7 @@ from door_kit import PLAN, REVIEW, SLEEP, WORK, DoorWorld
 from remit.api import OPERATIONS
 
 NAMED = [operation for operation in OPERATIONS if operation.names is not None]
-BODIES: dict[str, Any] = {"acknowledge_run": {"accepted": True}}
+BODIES: dict[str, Any] = {"acknowledge_run": {"accepted": True}, "input_run": {"text": "Mind the tests."}}
 """What a call needs to be more than a refusal of its body."""
 
 

@@ -20,6 +20,7 @@ from remit.errors import (
     InvalidRequest,
     MisuseError,
     NotFound,
+    PreconditionFailed,
     RemitError,
     RequestError,
 )
@@ -117,6 +118,21 @@ async def test_a_wrong_cancel(host: Host, arguments: dict[str, Any]) -> None:
     assert not (await run.view()).status.ended
 
 
+@pytest.mark.parametrize("text", ["", "  ", 7, None, b"a", "x" * 32_769])
+async def test_a_wrong_message(host: Host, text: Any) -> None:
+    """R55: what is no message is said at the call; the run goes on without it."""
+    run = await host.start(request(THINKS))
+    with pytest.raises(MisuseError) as raised:
+        await run.input(text)
+    assert raised.value.fields["param"] == "text"
+    await run.input("Mind the tabs.")
+    await run.cancel()
+    with pytest.raises(PreconditionFailed):
+        await run.input("Too late.")
+    with pytest.raises(NotFound):
+        await host.open_run("nobody").input("Mind the tabs.")
+
+
 async def test_runs_that_arent_there(host: Host) -> None:
     """An unknown id is told at the call."""
     assert await host.find_run("nobody") is None
@@ -148,6 +164,7 @@ async def test_a_closed_host(tmp_path: Path) -> None:
         run.wait,
         run.ended,
         run.cancel,
+        lambda: run.input("Mind the tabs."),
     ):
         with pytest.raises(MisuseError, match="isn't open"):
             await call()

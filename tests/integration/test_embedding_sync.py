@@ -95,6 +95,7 @@ def test_sync_cancel(host: SyncHost) -> None:
 def test_sync_waits_have_an_end(host: SyncHost) -> None:
     """A wait that took too long is given up; the run goes on."""
     run = host.start(request(WAITS))
+    run.input("Mind the tabs.")
     for wait in (run.wait, run.ended):
         with pytest.raises(TimeoutError) as raised:
             wait(timeout_s=0.1)

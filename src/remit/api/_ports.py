@@ -203,6 +203,16 @@ class ServedHost(Protocol):
         """Answer a run that waits for it. False: it isn't waiting, and nothing changed."""
         ...
 
+    async def tell(self, run_id: str, *, tenant: str, text: str) -> None:
+        """Have a text of the caller's read before the run's next round.
+
+        Raises:
+            NotFound: There is no such run.
+            PreconditionFailed: No round is to come, or another process drives the run.
+            QuotaExceeded: Too many messages wait.
+        """
+        ...
+
     async def deliver(
         self, run: StoredRun, *, caller: Caller, unreviewed: bool, allow_protected: bool
     ) -> Delivery:

@@ -19,6 +19,7 @@ from remit.api._shapes import (
     DeliverBody,
     Delivered,
     DryRun,
+    InputBody,
     RunEnd,
     RunPage,
 )
@@ -222,6 +223,13 @@ async def _acknowledge(call: Call) -> Answer:
     return json_answer(Changed(changed=changed, run=end_of(await _view_of(call, stored.view.id))))
 
 
+async def _input(call: Call) -> Answer:
+    body = checked(InputBody, as_object(call.body), "a field of this call")
+    stored = await get_run(call)
+    await call.host.tell(stored.view.id, tenant=call.tenant, text=body.text)
+    return json_answer(Changed(changed=True, run=end_of(await _view_of(call, stored.view.id))))
+
+
 async def _deliver(call: Call) -> Answer:
     body = checked(DeliverBody, {} if call.body is None else as_object(call.body), "a field of this call")
     stored = await get_run(call)
@@ -341,6 +349,18 @@ OPERATIONS = (
         names="run",
         body=AcknowledgeBody,
         says={200: Says(text="Whether it was waiting.", shape=Changed)},
+    ),
+    Operation(
+        id="input_run",
+        method="POST",
+        path="/api/v1/runs/{id}/input",
+        summary="Add something while a run goes on: the model reads it before its next round.",
+        handle=_input,
+        scope="run",
+        names="run",
+        body=InputBody,
+        says={200: Says(text="It waits to be read.", shape=Changed)},
+        errors=("precondition_failed", "quota_exceeded"),
     ),
     Operation(
         id="deliver_run",

@@ -27,6 +27,7 @@ from remit.contract import (
     WorkKind,
 )
 from remit.events import Event
+from remit.runs import MAX_MESSAGE_CHARS
 from remit.work import ObservedStage
 
 
@@ -94,6 +95,12 @@ class AcknowledgeBody(Model):
     """The caller's answer to a run that waits for it."""
 
     accepted: StrictBool
+
+
+class InputBody(Model):
+    """What the caller adds while the run goes on."""
+
+    text: str = Field(min_length=1, max_length=MAX_MESSAGE_CHARS)
 
 
 class DeliverBody(Model):

@@ -88,7 +88,7 @@ class Driver:
             return await self._in_a_host(unconfined)
 
     async def _in_a_host(self, place: Place) -> Outcome:
-        host = Host(place.config, times=RunTimes(link_grace_ms=0), door_delivery="apply")
+        host = make_host(place)
         async with host:
             self._tell_what_was_found(host)
             await self._require_sandbox(host, place)
@@ -172,6 +172,12 @@ class Driver:
         if cancelled and self._signals.received is not None:
             return self._signals.exit_code
         return exit_code(view)
+
+
+def make_host(place: Place) -> Host:
+    """The host of one run: a cancel of it drains the host, and a lost link is waited for by nobody."""
+    times = RunTimes(link_grace_ms=0)
+    return Host(place.config, times=times, door_delivery="apply", single_run=True)
 
 
 def _unconfined(place: Place) -> Place | None:

@@ -34,6 +34,8 @@ class Ask:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     waits_s: float = 0.0
     """How long the host itself may take before it answers, beyond the usual."""
+    once: bool = False
+    """Whether it must not come twice: then it is sent again only where the host can't have got it."""
 
 
 def ask_create(
@@ -118,11 +120,14 @@ def is_loopback(url: str) -> bool:
         return False
 
 
-def may_repeat(error: RemitError | httpx2.TransportError) -> bool:
-    """Whether the same call may be sent again after this. Every call of ours may be sent twice."""
+def may_repeat(error: RemitError | httpx2.TransportError, *, once: bool = False) -> bool:
+    """Whether the same call may be sent again after this.
+
+    Every call of ours may be sent twice, but those that are `once`.
+    """
     if isinstance(error, RemitError):
         return error.retryable and error.code not in {"session_busy", "host_unreachable"}
-    return True
+    return not once or isinstance(error, httpx2.ConnectError)
 
 
 def wait_before(attempt: int, error: RemitError | httpx2.TransportError) -> float:

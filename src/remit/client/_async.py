@@ -197,6 +197,11 @@ class AsyncClient:
         )
         return await self._ask(ask)
 
+    async def input(self, run_id: str, text: str) -> dict[str, Any]:
+        """Add something while a run goes on: the model reads it before its next round; `{changed, run}`."""
+        ask = Ask(method="POST", path=run_path(run_id, "input"), body={"text": text}, once=True)
+        return await self._ask(ask)
+
     async def deliver(
         self, run_id: str, *, unreviewed: bool = False, allow_protected: bool = False
     ) -> dict[str, Any]:
@@ -228,7 +233,7 @@ class AsyncClient:
             try:
                 return read_answer(await self._send_once(ask))
             except (httpx2.TransportError, RemitError) as error:
-                failed = await self._pause(failed, error)
+                failed = await self._pause(failed, error, once=ask.once)
 
     async def _send(self, ask: Ask) -> httpx2.Response:
         failed = 0
@@ -248,9 +253,11 @@ class AsyncClient:
             timeout=httpx2.Timeout(self._timeout_s, read=self._timeout_s + ask.waits_s),
         )
 
-    async def _pause(self, failed: int, error: httpx2.TransportError | RemitError) -> int:
+    async def _pause(
+        self, failed: int, error: httpx2.TransportError | RemitError, *, once: bool = False
+    ) -> int:
         """Wait before the next try; returns how many have failed. Raises where none is to follow."""
-        if failed + 1 >= MAX_TRIES or not may_repeat(error):
+        if failed + 1 >= MAX_TRIES or not may_repeat(error, once=once):
             raise final_error(error, self._http.base_url) from error
         await asyncio.sleep(wait_before(failed, error))
         return failed + 1

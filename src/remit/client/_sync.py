@@ -191,6 +191,10 @@ class Client:
         )
         return self._ask(ask)
 
+    def input(self, run_id: str, text: str) -> dict[str, Any]:
+        """Add something while a run goes on: the model reads it before its next round; `{changed, run}`."""
+        return self._ask(Ask(method="POST", path=run_path(run_id, "input"), body={"text": text}, once=True))
+
     def deliver(
         self, run_id: str, *, unreviewed: bool = False, allow_protected: bool = False
     ) -> dict[str, Any]:
@@ -222,7 +226,7 @@ class Client:
             try:
                 return read_answer(self._send_once(ask))
             except (httpx2.TransportError, RemitError) as error:
-                failed = self._pause(failed, error)
+                failed = self._pause(failed, error, once=ask.once)
 
     def _send(self, ask: Ask) -> httpx2.Response:
         failed = 0
@@ -242,9 +246,9 @@ class Client:
             timeout=httpx2.Timeout(self._timeout_s, read=self._timeout_s + ask.waits_s),
         )
 
-    def _pause(self, failed: int, error: httpx2.TransportError | RemitError) -> int:
+    def _pause(self, failed: int, error: httpx2.TransportError | RemitError, *, once: bool = False) -> int:
         """Wait before the next try; returns how many have failed. Raises where none is to follow."""
-        if failed + 1 >= MAX_TRIES or not may_repeat(error):
+        if failed + 1 >= MAX_TRIES or not may_repeat(error, once=once):
             raise final_error(error, self._http.base_url) from error
         time.sleep(wait_before(failed, error))
         return failed + 1

@@ -34,6 +34,7 @@ from remit.runs import (
     id_of_name,
     name_in_host,
     split_request,
+    tell_run,
     tenant_of_name,
 )
 from remit.work import Metrics, WorkSnapshot, WorkSpec
@@ -246,6 +247,10 @@ class HostDoor:
         """Answer a run that waits for it; see `ServedHost`."""
         control = self._parts.engine.find_control(run_id, tenant=tenant)
         return control is not None and control.acknowledge(accepted)
+
+    async def tell(self, run_id: str, *, tenant: str, text: str) -> None:
+        """Have a text read before the run's next round; see `ServedHost`."""
+        await tell_run(run_id, text, store=self._parts.store, driver=self._parts.engine, tenant=tenant)
 
     # ---- deliveries by hand
 

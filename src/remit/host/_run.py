@@ -18,7 +18,17 @@ from remit.errors import (
 )
 from remit.events import Event
 from remit.host._watching import Watch
-from remit.runs import CancelBy, Dispatcher, Feed, OperationContext, RunDriver, RunStore, TurnStop
+from remit.runs import (
+    MAX_MESSAGE_CHARS,
+    CancelBy,
+    Dispatcher,
+    Feed,
+    OperationContext,
+    RunDriver,
+    RunStore,
+    TurnStop,
+    tell_run,
+)
 
 _MAX_REASON_CHARS: Final = 1_000
 _ERRORS: Final = {"failed": RunFailed, "cancelled": RunCancelled, "indeterminate": RunIndeterminate}
@@ -168,6 +178,25 @@ class Run:
             raise MisuseError("an acknowledgement is True or False", param="accepted")
         control = self._reach().driver.find_control(self.id)
         return control is not None and control.acknowledge(accepted)
+
+    async def input(self, text: str) -> None:
+        """Add something while the run goes on: the model reads it before its next round, as the caller's.
+
+        Where no round follows any more, nobody reads it. What stages have read stands in the transcript.
+
+        Args:
+            text: 1 to 32 768 characters.
+
+        Raises:
+            MisuseError: It isn't a text, or it is empty or too long.
+            NotFound: There is no such run.
+            PreconditionFailed: It has ended, or is about to; or another host process drives it.
+            QuotaExceeded: Too many messages wait for the next round.
+        """
+        if not isinstance(text, str) or not text.strip() or len(text) > MAX_MESSAGE_CHARS:  # pyright: ignore[reportUnnecessaryIsInstance] - callers err
+            raise MisuseError(f"a message is a text of 1 to {MAX_MESSAGE_CHARS} characters", param="text")
+        reach = self._reach()
+        await tell_run(self.id, text, store=reach.store, driver=reach.driver)
 
 
 def stop_of(run_id: str, *, by: CancelBy, reason: str | None, tombstone: bool = False) -> TurnStop:

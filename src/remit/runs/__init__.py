@@ -58,12 +58,14 @@ from remit.runs._states import TRANSITIONS, Trigger, next_status
 from remit.runs._supervisor import Supervisor
 from remit.runs._supported import refuse_later
 from remit.runs._sweep import sweep_dead_runs
+from remit.runs._telling import MAX_MESSAGE_CHARS, tell_run
 from remit.runs._tombstones import Tombstone, end_buried
 
 __all__ = [
     "DECLARED",
     "LOCAL_TENANT",
     "MAX_CONTEXT_CHARS",
+    "MAX_MESSAGE_CHARS",
     "TRANSITIONS",
     "VIEW_TYPES",
     "Answer",
@@ -142,6 +144,7 @@ __all__ = [
     "split_request",
     "stage_clock",
     "sweep_dead_runs",
+    "tell_run",
     "tenant_of_name",
     "wall_clock_terminal",
 ]

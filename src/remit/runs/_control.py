@@ -10,6 +10,7 @@ from typing import Literal
 
 from remit.contract import RunView
 from remit.errors import InternalError, RemitError
+from remit.runs._telling import Messages
 from remit.work import CleanupFailure, Residencies
 
 CancelBy = Literal["caller", "operator", "client_disconnected", "deadline", "drain"]
@@ -49,8 +50,8 @@ class RunControl:
         """Why this host can't tell how the run ended."""
         self.acknowledged: asyncio.Future[bool] | None = None
         """Set while the run waits for an acknowledgement."""
-        self.messages: list[str] = []
-        """Texts of the caller that are to be read before the next round."""
+        self.messages = Messages()
+        """Texts of the caller, to be read before the next round."""
         self.cleanup_failures: list[CleanupFailure] = []
         """Handles that raised after a cancel, to be put on record with the run's end."""
         self._when_ended: list[Callable[[], object]] = []

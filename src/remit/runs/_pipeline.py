@@ -294,6 +294,7 @@ class Pipeline:
             clock=self._context.clock,
             ids=self._context.ids,
             working=self._working,
+            take_messages=self._context.control.messages.take,
         )
 
     def _input(self, kind: StageKind, stage_id: str, work_id: str, **inputs: Any) -> StageInput:
@@ -308,6 +309,7 @@ class Pipeline:
             kind=kind,
             work_id=work_id,
             request_text=request.text(),
+            messages=self._context.control.messages.heard,
             instructions="\n\n".join(instructions) or None,
             brief=self._prepared.brief if self._prepared else "",
             tools=self._offered(kind),

@@ -11,7 +11,7 @@ ask ──> an answer that is valid ──────────────�
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, assert_never
 
 from remit.contract import StageCompleted, ToolSpec
@@ -59,6 +59,7 @@ class StageLoop:
         log: StageLog,
         nearing: NearingLimits,
         partial: Partial,
+        take_messages: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self._stage = stage
         self._specs = tuple(specs)
@@ -70,6 +71,7 @@ class StageLoop:
         self._log = log
         self._nearing = nearing
         self._partial = partial
+        self._take_messages = take_messages
         self._failing = FailingCalls()
         self._corrections_left = stage.limits.max_corrections
         self._cuts = 0
@@ -108,6 +110,8 @@ class StageLoop:
 
     async def _ask(self) -> tuple[AssistantMessage, Finish]:
         self._rounds += 1
+        for text in self._take_messages():
+            self._conversation.say(notices.from_caller(text))
         reply = await self._asker.ask(
             ModelRequest(
                 run_id=self._stage.run_id,

@@ -22,6 +22,11 @@ INTERRUPTED: Final = "Interrupted before there was a result. What the call did, 
 NOT_BEGUN: Final = "Not carried out: the stage ended before this call's turn."
 
 
+def from_caller(text: str) -> str:
+    """The caller has added something while the stage goes on."""
+    return f"A message of the caller, sent while you were working; it adds to the request:\n\n{text}"
+
+
 def invalid_answer(kind: StageKind, reason: str, *, left: int) -> str:
     """The answer wasn't valid; how to give it rightly."""
     return f"That isn't a valid answer of this stage. {reason} {_how_to_answer(kind)} {_tries(left)}"

@@ -74,6 +74,8 @@ class StageInput:
     work_id: str
     """The stage's own item in the work registry; attempts hang below it."""
     request_text: str
+    messages: tuple[str, ...] = ()
+    """What the caller added while the run went on, as far as earlier stages have read it."""
     instructions: str | None
     """The caller's and the binding's standing instructions."""
     brief: str

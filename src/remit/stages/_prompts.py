@@ -24,6 +24,7 @@ PROMPTS_VERSION: Final = 1
 
 MAX_PATCH_CHARS: Final = 60_000
 MAX_REPORT_CHARS: Final = 30_000
+MAX_ADDED_CHARS: Final = 60_000
 MAX_COMMANDS: Final = 40
 MAX_COMMAND_LINE_CHARS: Final = 300
 MAX_COMMAND_TAIL_CHARS: Final = 800
@@ -77,6 +78,8 @@ def _sections(stage: StageInput) -> Iterator[str]:
     yield _section("earlier runs of this session", stage.session_context)
     yield _section("instructions", stage.instructions)
     yield _section("request", stage.request_text)
+    added = clip_end("\n\n".join(stage.messages), max_chars=MAX_ADDED_CHARS)
+    yield _section("what the caller added later", added)
     match stage.kind:
         case "plan":
             return

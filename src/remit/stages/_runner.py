@@ -34,6 +34,7 @@ class StageRunner:
         clock: Its monotonic time measures the stage.
         ids: Gives ids to tool calls that came without one, or with one twice.
         working: The run's stopwatch, which stands still while an attempt waits; None: nobody asks.
+        take_messages: What the caller has said since it was last asked; asked before each round.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class StageRunner:
         clock: Clock,
         ids: Ids,
         working: WorkingTime | None = None,
+        take_messages: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self._pool = pool
         self._tools = tools
@@ -56,6 +58,7 @@ class StageRunner:
         self._clock = clock
         self._ids = ids
         self._working = working
+        self._take_messages = take_messages
 
     async def run(
         self,
@@ -112,6 +115,7 @@ class StageRunner:
             log=log,
             nearing=NearingLimits(stage, clock=self._clock, remaining_s=remaining_s),
             partial=partial,
+            take_messages=self._take_messages,
         )
         return conversation, loop
 
