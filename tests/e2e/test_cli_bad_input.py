@@ -344,3 +344,41 @@ def test_help_teaches(line: CommandLine, command: str) -> None:
 def test_the_version(line: CommandLine) -> None:
     """`--version` names program and version."""
     assert line.run("--version").stdout.startswith("remit 0.")
+
+
+@pytest.mark.parametrize("command", [("run", "x"), ("doctor",), ("run", "x", "--patch-only")])
+def test_a_data_folder_inside_the_repository(line: CommandLine, command: tuple[str, ...]) -> None:
+    """R55: it is refused before anything of it is made, also where its parent isn't there yet."""
+    inside = line.repository / "deep" / "data"
+    done = line.run(*command, REMIT_HOME=str(inside))
+    assert done.returncode == (1 if command == ("doctor",) else 2), done.stderr
+    assert f"the data folder {inside} lies inside {line.repository}" in done.stdout + done.stderr
+    assert "set REMIT_HOME" in done.stdout + done.stderr
+    assert not (line.repository / "deep").exists()
+
+
+@pytest.mark.parametrize("command", [("run", "x"), ("ps",), ("show",), ("doctor",)])
+def test_a_file_that_is_no_database(line: CommandLine, command: tuple[str, ...]) -> None:
+    """R55, S84: garbage where the runs are kept is named, with what to do, and stays as it is."""
+    data = line.folder / "data"
+    data.mkdir()
+    garbage = b"not a database at all\n" * 500
+    (data / "remit.db").write_bytes(garbage)
+    done = line.run(*command)
+    assert done.returncode == 1, (done.stdout, done.stderr)
+    said = " ".join((done.stdout + done.stderr).split())
+    assert f"{data / 'remit.db'} is damaged or no database" in said
+    assert "set REMIT_HOME to another folder" in said
+    assert "Traceback" not in said
+    assert (data / "remit.db").read_bytes() == garbage
+
+
+def test_receipts_that_are_no_database(line: CommandLine) -> None:
+    """R55: garbage where the node keeps its receipts is named, with what to do."""
+    node = line.folder / "data" / "node"
+    node.mkdir(parents=True)
+    (node / "receipts.sqlite").write_bytes(b"not a database at all\n" * 500)
+    done = line.run("run", "x")
+    assert done.returncode == 1
+    assert "node/receipts.sqlite" in done.stderr
+    assert "move it away" in done.stderr

@@ -85,6 +85,10 @@ BAD = [
     ("[host]\nmax_running = 0\n", "host.max_running"),
     ("[hosts]\n", "hosts"),
     ('[providers.x]\nkind = "openai-chat"\napi_key = "sk-1"\n', "providers.x.api_key"),
+    (
+        '[providers.x]\nkind = "zork"\n',
+        "`providers.x.kind`: unknown provider kind 'zork'; there are open",
+    ),
     ("[bindings.a.limits]\nmax_cost = 1\n", "bindings.a.limits.max_cost"),
     ("[bindings.a.limits]\nmax_cost_usd = -1\n", "bindings.a.limits.max_cost_usd"),
     ("[bindings.a.limits]\nwall_clock_ms = nan\n", "bindings.a.limits.wall_clock_ms"),

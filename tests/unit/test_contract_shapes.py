@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -124,3 +125,20 @@ def test_every_name_is_exported_once() -> None:
     assert len(set(contract.__all__)) == len(contract.__all__)
     for name in contract.__all__:
         assert hasattr(contract, name)
+
+
+@pytest.mark.parametrize("text", ["5", "0.1", "0.000001", "123456789.123456", "1E+3"])
+def test_money_is_a_number_in_json_and_exact_inside(text: str) -> None:
+    """Interfaces 2, 6: a cap is a number wherever JSON goes out, and comes back to the same amount."""
+    limits = Limits.model_validate({"max_cost_usd": text})
+    assert limits.max_cost_usd == Decimal(text)
+    shown = view(limits=limits).to_json()["limits"]["max_cost_usd"]
+    assert type(shown) is float
+    assert Limits.model_validate_json(limits.model_dump_json()) == limits
+    assert Limits.model_validate({"max_cost_usd": shown}) == limits
+
+
+def test_money_with_more_digits_than_a_number_carries_is_refused() -> None:
+    """Interfaces 2: no cap is silently another one."""
+    with pytest.raises(ValidationError, match="15 digits"):
+        LimitRequest.model_validate({"max_cost_usd": "1.000000000000001"})

@@ -623,3 +623,31 @@ async def test_what_a_review_changed_is_named_however_it_did() -> None:
 def _repair(world: RunWorld) -> PoolReply:
     world.node.edit(next(iter(world.controls)), "b.txt", "changed by a command\n")
     return PoolReply(text=PASS)
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_a_preparation_that_the_node_cannot_end_is_named(answers: bool) -> None:
+    """R1, S57: what a cancel couldn't end while the run was queued is `abandoned`, and the end says so."""
+    node = FakeNode(TREE)
+    node.gates["prepare"] = asyncio.Event()
+    if answers:
+        node.failures["cancel"] = NodeFailure(run_id="x", reason="unavailable", message="it hangs")
+    else:
+        node.gates["cancel"] = asyncio.Event()
+    times = RunTimes(link_grace_ms=20, drain_slack_ms=20)
+    async with run_world(node=node, times=times) as world:
+        supervisor = await world.admit()
+        run_id = next(iter(world.controls))
+        async with asyncio.TaskGroup() as group:
+            driving = group.create_task(world.supervise(supervisor))
+            while not any(request.kind == "prepare" for request in node.requests):
+                await asyncio.sleep(0)
+            world.cancel(run_id)
+            view = await driving
+        assert view.terminal is not None
+        assert (view.terminal.kind, view.terminal.code) == ("indeterminate", "not_stopped")
+        said = "it hangs" if answers else "the node didn't answer in time"
+        assert [work.label for work in view.abandoned] == [f"prepare: {said}"]
+        assert view.cancel is not None
+        assert not view.cancel.complete
+        assert [item.how for item in view.cancel.items if item.label == "prepare"] == ["abandoned"]

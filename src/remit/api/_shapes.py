@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Any, Literal
 
 from pydantic import Field, StrictBool
@@ -17,6 +16,7 @@ from remit.contract import (
     LimitRequest,
     Model,
     Moment,
+    Money,
     Profile,
     RunStatus,
     RunView,
@@ -396,6 +396,6 @@ class DryRun(Model):
     delivery: DeliveryMode
     models: dict[StageKind, tuple[str, ...]]
     """Who would be asked, by stage, in order."""
-    max_cost_usd: Decimal | None
+    max_cost_usd: Money | None
     """The money cap in force; None: none."""
     text_replaced: int

@@ -9,8 +9,10 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal
 
 from rich.text import Text
@@ -19,10 +21,11 @@ import remit
 from remit.cli._place import Place, find_place, with_model
 from remit.cli._screen import console_on, glyphs_of
 from remit.cli._words import one_line
-from remit.config import Config, data_folder, make_data_folder, user_config_file
+from remit.config import Config, data_folder, make_data_folder, refuse_data_inside, user_config_file
 from remit.contract import RunRequest
 from remit.errors import RemitError
 from remit.node_agent import node_folder
+from remit.storage import StoreReader
 from remit.workspaces import Keeper, check_root, choose_sandbox, find_toolchains, sandbox_fix
 
 State = Literal["good", "note", "bad"]
@@ -69,16 +72,19 @@ def examine(wanted: str | None) -> int:
 
 
 async def _collect(wanted: str | None) -> list[Finding]:
-    findings = [*_program(), _git(), *_data()]
+    findings = [*_program(), _git()]
     try:
         place = find_place(wanted=wanted, config_file=None)
     except RemitError as error:
-        findings.append(Finding("bad", f"settings: {error.message}"))
-        findings += [finding async for finding in _sandbox(None)]
+        stored = list(_data([]))
+        findings += [*stored, Finding("bad", f"settings: {error.message}")]
+        findings += [finding async for finding in _sandbox(None, data=_usable(stored))]
         return findings
+    stored = list(_data([place.workspace.root, *(one.root for one in place.config.workspaces.values())]))
+    findings += stored
     findings += _settings(place)
     findings += _workspace(place)
-    findings += [finding async for finding in _sandbox(place)]
+    findings += [finding async for finding in _sandbox(place, data=_usable(stored))]
     findings += _toolchains(place)
     findings += _models(place)
     return findings
@@ -110,9 +116,10 @@ def _git() -> Finding:
     return Finding("good", f"{said.strip()} at {path}")
 
 
-def _data() -> Iterator[Finding]:
+def _data(roots: Sequence[Path]) -> Iterator[Finding]:
     path = data_folder(os.environ)
     try:
+        refuse_data_inside(path, roots)
         make_data_folder(path)
     except RemitError as error:
         yield Finding("bad", error.message, fix="export REMIT_HOME=/a/folder/of/yours")
@@ -123,6 +130,19 @@ def _data() -> Iterator[Finding]:
         yield Finding("note", f"{text}: that is little", fix=f"make room below {path}")
     else:
         yield Finding("good", text)
+    yield from _stored(path)
+
+
+def _stored(path: Path) -> Iterator[Finding]:
+    """What is wrong with what lies in the data folder; nothing where nothing is."""
+    try:
+        reader = StoreReader.open(path)
+    except RemitError as error:
+        aside = f"mv {path / 'remit.db'} {path / 'remit.db.aside'}"
+        yield Finding("bad", f"stored runs: {error.message}", fix=aside)
+        return
+    if reader is not None:
+        reader.close()
 
 
 def _settings(place: Place) -> Iterator[Finding]:
@@ -148,11 +168,25 @@ def _workspace(place: Place) -> Iterator[Finding]:
         yield Finding("note", f"workspace {root} can't be written to", fix="remit run ... --patch-only")
 
 
-async def _sandbox(place: Place | None) -> AsyncIterator[Finding]:
-    data = node_folder(data_folder(os.environ))
+def _made(folder: Path) -> Path:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder.resolve()
+
+
+def _usable(stored: Sequence[Finding]) -> bool:
+    return all(finding.state != "bad" for finding in stored)
+
+
+async def _sandbox(place: Place | None, *, data: bool) -> AsyncIterator[Finding]:
+    with tempfile.TemporaryDirectory(prefix="remit-doctor-") as aside:
+        folder = node_folder(data_folder(os.environ)) if data else Path(aside)
+        async for finding in _sandbox_at(folder, place):
+            yield finding
+
+
+async def _sandbox_at(data: Path, place: Place | None) -> AsyncIterator[Finding]:
     try:
-        data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        keeper = await Keeper.start(data=data.resolve())
+        keeper = await Keeper.start(data=_made(data))
     except (RemitError, OSError) as error:
         yield Finding("bad", f"the process that holds checkouts doesn't start: {error}")
         return

@@ -19,7 +19,7 @@ from remit.cli._first_key import FirstKey, ensure_first_key
 from remit.cli._place import folder_named, start_folder
 from remit.cli._signals import Signals
 from remit.cli._words import say
-from remit.config import Config, find_repository_root, load_config, make_data_folder, with_default_model
+from remit.config import Config, find_repository_root, load_config, with_default_model
 from remit.errors import ConfigError, NotFound
 from remit.host import Host
 from remit.requests import parse_duration_ms
@@ -54,7 +54,7 @@ def run_server(options: ServeOptions) -> int:
     config = _settings(options)
     certificate = _certificate(config)
     _refuse_open_door(config, has_tls=certificate is not None)
-    with take_serve_lock(make_data_folder(config.data)):
+    with take_serve_lock(config.make_data()):
         return asyncio.run(_Serving(config, certificate).run())
 
 

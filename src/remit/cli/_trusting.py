@@ -19,6 +19,7 @@ from remit.config import (
     find_repository_root,
     make_data_folder,
     read_config_file,
+    refuse_data_inside,
     untrusted_keys,
 )
 from remit.errors import ConfigError, NotFound
@@ -42,6 +43,7 @@ def trust_file(wanted: Path | None, *, only_show: bool) -> int:
     elif only_show:
         say(f"it isn't trusted; `remit trust {file.path}` does that")
     else:
+        refuse_data_inside(data, [file.path.parent])
         TrustStore(make_data_folder(data)).trust(file)
         say("trusted as it is now; a change makes it untrusted again")
     return 0

@@ -7,7 +7,7 @@ from remit.config._config import (
     pool_of_model,
 )
 from remit.config._files import FILE_NAME, ConfigFile, read_config_file
-from remit.config._folders import data_folder, make_data_folder, user_config_file
+from remit.config._folders import data_folder, make_data_folder, refuse_data_inside, user_config_file
 from remit.config._load import load_config, with_default_model
 from remit.config._local import LocalServer, find_local_server
 from remit.config._repository import find_repository_root
@@ -29,6 +29,7 @@ __all__ = [
     "make_data_folder",
     "pool_of_model",
     "read_config_file",
+    "refuse_data_inside",
     "refuse_untrusted",
     "untrusted_keys",
     "user_config_file",

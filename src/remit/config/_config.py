@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from remit.admission import ALL_OVERRIDES, Binding, StageBinding
+from remit.config._folders import make_data_folder, refuse_data_inside
 from remit.config._providers import IMPLICIT_PROVIDERS, resolve_provider
 from remit.config._schema import HostTable, ProviderTable
 from remit.contract import LimitRequest
@@ -99,6 +100,15 @@ class Config:
             return self, known
         made = default_workspace(root, taken=set(self.workspaces))
         return self.with_workspace(made), made
+
+    def make_data(self) -> Path:
+        """Make the data folder; returns it.
+
+        Raises:
+            ConfigError: It can't be made, or lies inside a workspace's repository; then nothing was made.
+        """
+        refuse_data_inside(self.data, [workspace.root for workspace in self.workspaces.values()])
+        return make_data_folder(self.data)
 
     def as_owner(self) -> Config:
         """The same settings for the owner of this machine, whom no binding holds back."""

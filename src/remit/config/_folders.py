@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from remit.errors import ConfigError
+from remit.config._repository import find_repository_root
+from remit.errors import ConfigError, RemitError
+from remit.workspaces import check_root
 
 
 def home_folder(environment: Mapping[str, str]) -> Path:
@@ -38,6 +40,40 @@ def user_config_file(environment: Mapping[str, str]) -> Path:
     if base := environment.get("XDG_CONFIG_HOME"):
         return Path(base).absolute() / "remit" / "remit.toml"
     return home_folder(environment) / ".config" / "remit" / "remit.toml"
+
+
+def refuse_data_inside(folder: Path, roots: Iterable[Path]) -> None:
+    """Refuse a data folder inside a workspace's repository, before anything of it is made.
+
+    A folder that can't be a workspace anyway isn't looked at: what is said of it is more to the point.
+
+    Raises:
+        ConfigError: It lies there: a run would then see, and be able to change, what is kept of all runs.
+    """
+    for root in roots:
+        repository = find_repository_root(root) or root
+        try:
+            check_root(repository)
+        except RemitError:
+            continue
+        if _holds(repository, folder):
+            raise ConfigError(
+                f"the data folder {folder} lies inside {repository}; set REMIT_HOME to a folder outside",
+                param="REMIT_HOME",
+            )
+
+
+def _holds(root: Path, folder: Path) -> bool:
+    """Whether a folder, which needn't exist, is or lies below another one: by themselves, not by name."""
+    wanted = root.stat()
+    place = folder.resolve()
+    for parent in (place, *place.parents):
+        try:
+            if os.path.samestat(parent.stat(), wanted):
+                return True
+        except OSError:
+            continue
+    return False
 
 
 def make_data_folder(folder: Path) -> Path:

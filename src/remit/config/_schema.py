@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from remit.contract import Model
+from remit.models import check_known_kind
 
 
 class HostTable(Model):
@@ -76,6 +77,11 @@ class ProviderTable(Model):
     first_byte_timeout_ms: int | None = None
     idle_timeout_ms: int | None = None
     call_timeout_ms: int | None = None
+
+    @field_validator("kind")
+    @classmethod
+    def _check_kind(cls, value: str) -> str:
+        return check_known_kind(value)
 
 
 class NodeTable(Model):

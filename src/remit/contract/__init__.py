@@ -8,6 +8,7 @@ from remit.contract._limits import (
 from remit.contract._model import (
     Model,
     Moment,
+    Money,
 )
 from remit.contract._node import (
     PROTOCOL_VERSION,
@@ -173,6 +174,7 @@ __all__ = [
     "Limits",
     "Model",
     "Moment",
+    "Money",
     "NodeChanged",
     "NodeFailure",
     "NodeRequest",

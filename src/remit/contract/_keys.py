@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal
-from typing import Annotated, Final, Literal, get_args
+from typing import Final, Literal, get_args
 
 from pydantic import Field, field_validator
 
-from remit.contract._model import Model, Moment
+from remit.contract._model import Model, Moment, Money
 
 Scope = Literal["run", "read", "admin", "node"]
 """What a key may do: `run` starts and steers runs, `read` looks, `admin` sees all, `node` joins a node."""
@@ -30,7 +29,7 @@ class ApiKey(Model):
     scopes: tuple[Scope, ...]
     bindings: tuple[str, ...] | None = None
     """The bindings that it may use; None: all."""
-    max_cost_usd: Annotated[Decimal, Field(gt=0, max_digits=18)] | None = None
+    max_cost_usd: Money | None = None
     """USD that each of its runs may cost at most; None: what the bindings say."""
     max_running: int | None = Field(default=None, ge=1)
     """Its runs that go on at once; more of them wait. None: no bound of its own."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Annotated
 
 from pydantic import Field
 
-from remit.contract._model import Model
+from remit.contract._model import Model, Money
 
 _Positive = Annotated[int, Field(gt=0, le=2**53 - 1, strict=True)]
 _Count = Annotated[int, Field(ge=0, le=2**53 - 1, strict=True)]
-_Money = Annotated[Decimal, Field(gt=0, max_digits=18)]
 
 
 class LimitRequest(Model):
@@ -38,7 +36,7 @@ class LimitRequest(Model):
     max_input_tokens: _Positive | None = None
     max_output_tokens: _Positive | None = None
     max_total_tokens: _Positive | None = None
-    max_cost_usd: _Money | None = None
+    max_cost_usd: Money | None = None
     """USD over the whole tree of the run."""
     max_children: _Count | None = None
     """Child runs over the whole tree."""
@@ -64,7 +62,7 @@ class Limits(Model):
     max_input_tokens: int | None = None
     max_output_tokens: int | None = None
     max_total_tokens: int | None = None
-    max_cost_usd: Decimal | None = None
+    max_cost_usd: Money | None = None
     max_children: int = 8
     tool_timeout_ms: int = 120_000
     max_tool_output_bytes: int = 16_384

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, PlainSerializer
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer
 
 from remit.primitives import format_time
 
@@ -37,3 +38,8 @@ Moment = Annotated[
     datetime, AfterValidator(_in_utc), PlainSerializer(format_time, return_type=str, when_used="json")
 ]
 """An aware moment in UTC; `…Z` in JSON."""
+
+Money = Annotated[
+    Decimal, Field(gt=0, max_digits=15), PlainSerializer(float, return_type=float, when_used="json")
+]
+"""USD, more than 0: exact inside, a number in JSON, which carries 15 digits there and back unchanged."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from remit.config import Config
+from remit.models import check_supported_kind
 from remit.primitives import Clock
 from remit.usage import PriceBook
 
@@ -21,9 +22,16 @@ class ModelCatalog:
         return tuple(member.model for member in settings.members) if settings is not None else None
 
     def is_known(self, model: str) -> bool:
-        """Whether `NAME:MODEL` names a configured provider."""
+        """Whether `NAME:MODEL` names a configured provider.
+
+        Raises:
+            ConfigError: It does, of a kind that this version doesn't speak: no other answer would help then.
+        """
         name, colon, rest = model.partition(":")
-        return bool(colon and rest) and self._config.find_provider(name) is not None
+        table = self._config.find_provider(name) if colon and rest else None
+        if table is not None:
+            check_supported_kind(table.kind)
+        return table is not None
 
     def is_priced(self, model: str) -> bool:
         """Whether the model has a price, or is free."""

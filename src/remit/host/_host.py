@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from remit.api import ServedHost
-from remit.config import Config, make_data_folder
+from remit.config import Config
 from remit.contract import DeliveryMode, RunRequest, RunView
 from remit.errors import MisuseError, NotFound
 from remit.host._asking import Asked, check_asked
@@ -98,7 +98,7 @@ class Host:
             raise MisuseError("a host is opened once: make another one")
         self._loop = asyncio.get_running_loop()
         async with AsyncExitStack() as stack:
-            data = make_data_folder(self.config.data)
+            data = self.config.make_data()
             self._parts = await open_parts(
                 stack,
                 self._settings,

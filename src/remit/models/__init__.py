@@ -34,7 +34,15 @@ from remit.models._port import (
     ModelReply,
     ModelRequest,
 )
-from remit.models._settings import PROVIDER_KINDS, SUPPORTED_KINDS, PoolMember, PoolSettings, ProviderSettings
+from remit.models._settings import (
+    PROVIDER_KINDS,
+    SUPPORTED_KINDS,
+    PoolMember,
+    PoolSettings,
+    ProviderSettings,
+    check_known_kind,
+    check_supported_kind,
+)
 
 __all__ = [
     "DEFAULT_MAX_OUTPUT_TOKENS",
@@ -66,7 +74,9 @@ __all__ = [
     "ToolResultsMessage",
     "UserMessage",
     "build_pool",
+    "check_known_kind",
     "check_options",
+    "check_supported_kind",
     "estimate_input_tokens",
     "estimate_text_tokens",
     "known_max_output",

@@ -27,6 +27,32 @@ PROVIDER_KINDS = (
 )
 SupportedKind = Literal["openai", "openai-chat", "openai-compatible", "anthropic", "scripted"]
 SUPPORTED_KINDS: tuple[str, ...] = get_args(SupportedKind)
+
+
+def check_known_kind(kind: str) -> str:
+    """The kind, where there is one of that name.
+
+    Raises:
+        ValueError: There is none; the message lists those that there are.
+    """
+    if kind not in PROVIDER_KINDS:
+        raise ValueError(f"unknown provider kind {kind!r}; there are {', '.join(PROVIDER_KINDS)}")
+    return kind
+
+
+def check_supported_kind(kind: str) -> None:
+    """Refuse a kind that this version doesn't speak.
+
+    Raises:
+        ConfigError: It comes with a later version.
+    """
+    if kind not in SUPPORTED_KINDS:
+        ready = ", ".join(SUPPORTED_KINDS)
+        raise ConfigError(
+            f"provider kind `{kind}` comes with a later version; this one has {ready}", kind=kind
+        )
+
+
 _OPENAI_URL = "https://api.openai.com/v1"
 _ANTHROPIC_URL = "https://api.anthropic.com"
 
@@ -66,13 +92,8 @@ class ProviderSettings(Model):
     @field_validator("kind")
     @classmethod
     def _known_kind(cls, kind: str) -> str:
-        if kind not in PROVIDER_KINDS:
-            raise ValueError(f"unknown provider kind {kind!r}; there are {', '.join(PROVIDER_KINDS)}")
-        if kind not in SUPPORTED_KINDS:
-            ready = ", ".join(SUPPORTED_KINDS)
-            raise ConfigError(
-                f"provider kind `{kind}` comes with a later version; this one has {ready}", kind=kind
-            )
+        check_known_kind(kind)
+        check_supported_kind(kind)
         return kind
 
     @field_validator("base_url")

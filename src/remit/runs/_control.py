@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from remit.contract import RunView
+from remit.contract import AbandonedWork, RunView
 from remit.errors import InternalError, RemitError
 from remit.runs._telling import Messages
 from remit.work import CleanupFailure, Residencies
@@ -54,6 +54,8 @@ class RunControl:
         """Texts of the caller, to be read before the next round."""
         self.cleanup_failures: list[CleanupFailure] = []
         """Handles that raised after a cancel, to be put on record with the run's end."""
+        self.unended: list[AbandonedWork] = []
+        """What the node couldn't end before there was anything else of the run to drain."""
         self._when_ended: list[Callable[[], object]] = []
         self._stop: Callable[[CancelAsked], None] | None = None
         self._was_asked = asyncio.Event()

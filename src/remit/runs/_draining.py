@@ -37,7 +37,7 @@ class Draining:
         self.patch: PatchSummary | None = None
         """Of what the checkout held at the end, where that isn't what was reviewed."""
         self.artifacts: list[Artifact] = []
-        self.abandoned: list[AbandonedWork] = []
+        self.abandoned: list[AbandonedWork] = list(context.control.unended)
         """What couldn't be shown to have ended."""
 
     @property

@@ -10,17 +10,25 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from remit.contract import CancelRequest, Prepared, PrepareRequest, StoppedCall, Terminal, WorkKind
+from remit.contract import (
+    AbandonedWork,
+    CancelRequest,
+    Prepared,
+    PrepareRequest,
+    StoppedCall,
+    Terminal,
+    WorkKind,
+)
 from remit.errors import NodeError, OwnershipError, RemitError
 from remit.models import ModelPool
 from remit.nodes import NodeLink
-from remit.runs._context import RunContext
+from remit.runs._context import RunContext, RunTimes
 from remit.runs._deadlines import queue_terminal
 from remit.runs._endings import Ended
 from remit.runs._expiring import until
 from remit.runs._journal import RunJournal
 from remit.runs._shield import despite_cancel
-from remit.runs._work import RunWork
+from remit.runs._work import RunWork, WorkItem
 
 _Value = TypeVar("_Value")
 _log = logging.getLogger(__name__)
@@ -108,19 +116,32 @@ async def _prepare_node(context: RunContext, journal: RunJournal, work: RunWork)
             return await context.link.prepare(request)
         except asyncio.CancelledError:
             # The node goes on with what it was asked until it is told to stop: it may be running checks.
-            stopped = await despite_cancel(_stop(context.link, request, context.times.cancel_grace_ms))
-            item.how, item.pids = stopped.how, stopped.pids
+            try:
+                stopped = await despite_cancel(_stop(context.link, request, context.times))
+                item.how, item.pids = stopped.how, stopped.pids
+            except (NodeError, TimeoutError) as error:
+                item.how = "abandoned"
+                context.control.unended.append(_unended(item, error))
             raise
 
 
-async def _stop(link: NodeLink, request: PrepareRequest, grace_ms: int) -> StoppedCall:
+def _unended(item: WorkItem, error: NodeError | TimeoutError) -> AbandonedWork:
+    said = error.message if isinstance(error, NodeError) else "the node didn't answer in time"
+    return AbandonedWork(work_id=item.work_id, kind=item.kind.value, label=f"prepare: {said}")
+
+
+async def _stop(link: NodeLink, request: PrepareRequest, times: RunTimes) -> StoppedCall:
     """End the preparation on the node; answers when its processes are gone.
 
     Raises:
         NodeError: The node couldn't end it.
+        TimeoutError: It doesn't answer.
     """
-    asked = CancelRequest(run_id=request.run_id, generation=request.generation, grace_ms=grace_ms)
-    answer = await link.cancel(asked)
+    asked = CancelRequest(
+        run_id=request.run_id, generation=request.generation, grace_ms=times.cancel_grace_ms
+    )
+    async with asyncio.timeout((times.link_grace_ms + times.drain_slack_ms) / 1000):
+        answer = await link.cancel(asked)
     if not answer.complete:
         raise NodeError("the node couldn't end the run's preparation", reason="unavailable")
     ended = StoppedCall(stage_id="", tool_call_id="", label="prepare", how="already_ended", ms=0)

@@ -9,6 +9,7 @@ from remit.storage._folder import DataFolder
 
 _PRIMARY = 0xFF
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_DAMAGED = {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT}
 _NO_ROOM_BELOW_BYTES = 256 * 1024
 """An I/O error with less than this left is taken for a full disk: SQLite doesn't always say which it was."""
 
@@ -54,4 +55,11 @@ def storage_error(error: sqlite3.Error, folder: DataFolder) -> StorageError:
             "another process held the database for too long; try again later", folder=str(folder.path)
         )
     name = getattr(error, "sqlite_errorname", type(error).__name__)
+    if primary_code(error) in _DAMAGED:
+        return StorageError(
+            f"{folder.database} is damaged or no database ({error}); move it away, which loses the runs "
+            "in it, or set REMIT_HOME to another folder",
+            sqlite=name,
+            folder=str(folder.path),
+        )
     return StorageError(f"the database failed: {error}", sqlite=name, folder=str(folder.path))

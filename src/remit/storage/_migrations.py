@@ -13,6 +13,10 @@ from remit.storage._schema import SCHEMA_V1, SCHEMA_V2, SCHEMA_V3
 APPLICATION_ID: Final = 0x524D_4954
 """Marks the file as ours ("RMIT")."""
 
+OTHERS_DATABASE: Final = (
+    "the data folder's database belongs to another program; set REMIT_HOME to another folder"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Migration:
@@ -88,10 +92,11 @@ def _present_number(connection: sqlite3.Connection, newest: int) -> int:
     mark = int(connection.execute("PRAGMA application_id").fetchone()[0])
     filled = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] > 0
     if mark != APPLICATION_ID and (mark or number or filled):
-        raise StorageError("the data folder's database belongs to another program")
+        raise StorageError(OTHERS_DATABASE)
     if number > newest:
         raise SchemaTooNew(
-            f"the data folder was written by a newer Remit (schema {number}; this one knows {newest})",
+            f"a newer Remit wrote the data folder (schema {number}; this one knows {newest}): install "
+            "that one, or set REMIT_HOME to another folder",
             schema=number,
             known=newest,
         )

@@ -18,7 +18,7 @@ from remit.storage._faults import storage_error
 from remit.storage._folder import DataFolder
 from remit.storage._held import RunRef
 from remit.storage._locks import is_locked
-from remit.storage._migrations import APPLICATION_ID, MIGRATIONS
+from remit.storage._migrations import APPLICATION_ID, MIGRATIONS, OTHERS_DATABASE
 
 T = TypeVar("T")
 _BUSY_MS = 5_000
@@ -148,12 +148,13 @@ def _check_schema(connection: sqlite3.Connection) -> bool:
     mark = int(connection.execute("PRAGMA application_id").fetchone()[0])
     if mark != APPLICATION_ID:
         if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            raise StorageError("the data folder's database belongs to another program")
+            raise StorageError(OTHERS_DATABASE)
         return True
     newest = MIGRATIONS[-1].number
     if number > newest:
         raise SchemaTooNew(
-            f"the data folder was written by a newer Remit (schema {number}; this one knows {newest})",
+            f"a newer Remit wrote the data folder (schema {number}; this one knows {newest}): install "
+            "that one, or set REMIT_HOME to another folder",
             schema=number,
             known=newest,
         )

@@ -146,7 +146,8 @@ def open_receipts(path: Path) -> sqlite3.Connection:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if version > SCHEMA_VERSION:
             raise SchemaTooNew(
-                f"{path.name} was written by a newer version; use that one, or another data folder"
+                f"{path.name} was written by a newer version; use that one, or set "
+                "REMIT_HOME to another folder"
             )
         if version == 0:
             for statement in _SCHEMA.split(";\n"):
@@ -201,6 +202,11 @@ def storage_error(error: BaseException) -> RemitError:
         return StorageFull("the disk under the data folder is full; free some space and try again")
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StorageBusy("another process holds the receipt file; try again")
+    if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+        return StorageError(
+            f"node/receipts.sqlite in the data folder is damaged or no database ({error}); move it away: "
+            "what tool calls did before a crash isn't known then"
+        )
     return StorageError(f"the receipt file can't be used: {error}")
 
 
