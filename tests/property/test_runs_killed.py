@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from remit.admission import Binding
 from remit.contract import RunStatus
 from remit.errors import OwnershipError, StaleGeneration
 from remit.events import TERMINAL_TYPES, Event
 from remit.primitives import SystemClock
 from remit.runs import fold_event, sweep_dead_runs
 from remit.testing._fake_node import FakeNode
+from remit.testing._fakes_stages import PoolReply
 from remit.testing._memory_store import MemoryStore
-from remit.testing._run_world import good_replies, run_world
+from remit.testing._run_world import PASS, PLAN, WORK, good_replies, run_world
 
 MOST_WRITES = 24
+BEGINNINGS = {"attempt.started", "tool.started", "stage.started", "work.registered"}
+ENDINGS = {"completed", "failed", "finished"}
 CLOCK = SystemClock()
 
 
@@ -78,7 +85,7 @@ async def test_the_log_is_whole_wherever_the_host_dies(dies_at: int, after: bool
     assert ends == [events[-1]]
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     kinds = [event.type for event in events]
-    assert kinds.count("run.settling") == 1
+    check_log(events)
     if before[-1].type in TERMINAL_TYPES:
         assert swept == ()
     else:
@@ -95,6 +102,91 @@ async def test_the_log_is_whole_wherever_the_host_dies(dies_at: int, after: bool
     assert stored is not None
     assert stored.view == folded
     assert await sweep_dead_runs(survivor, "ep_third", CLOCK) == (), "a second sweep finds nothing"
+
+
+MOST_TREE_WRITES = 42
+DELEGATING = Binding(name="reviewed", workspace="tree", delivery="apply", delegate=True)
+
+
+def tree_replies() -> list[PoolReply]:
+    """A run that has one child, which writes a file."""
+    child = (PLAN, ("c1", "write_file", {"relative_path": "b.txt", "content": "x"}), WORK, PASS)
+    parent = (PLAN, ("d1", "delegate", {"prompt": "Write b.txt."}), *child, WORK, PASS)
+    return [
+        PoolReply(text=one)
+        if isinstance(one, str)
+        else PoolReply(calls=[(one[0], one[1], json.dumps(one[2]))], finish="tool_calls")
+        for one in parent
+    ]
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("dies_at", range(1, MOST_TREE_WRITES))
+async def test_a_tree_is_settled_whole_wherever_its_host_dies(dies_at: int, after: bool) -> None:
+    """R25, R57: the parent's bill is that of its tree, also then; a call that was cut is named as it is."""
+    store = MortalStore(dies_at, after=after)
+    async with run_world(*tree_replies(), store=store) as world:
+        supervisor = await world.admit(binding=DELEGATING)
+        run_id = next(iter(world.controls))
+        with contextlib.suppress(OwnershipError):
+            await world.supervise(supervisor)
+    survivor = store
+    survivor.append = MemoryStore.append.__get__(store)
+    survivor.finish = MemoryStore.finish.__get__(store)
+    swept = await sweep_dead_runs(survivor, "ep_next", CLOCK)
+    logs = {run_id: await survivor.read_events(run_id, limit=1_000)}
+    children = await survivor.children_of(run_id)
+    for child in children:
+        logs[child.view.id] = await survivor.read_events(child.view.id, limit=1_000)
+    assert len(children) <= 1
+    assert [view.id for view in swept] == [name for name in logs if name in {view.id for view in swept}]
+    for events in logs.values():
+        check_log(events)
+    stored = await survivor.find_run(run_id)
+    assert stored is not None
+    usage = stored.view.usage
+    assert usage is not None
+    assert usage.coverage.attempts == sum(count(events, "attempt.started") for events in logs.values())
+    known = {name: 15 * count(events, "attempt.completed") for name, events in logs.items()}
+    assert (usage.own.total_tokens or 0) == known[run_id]  # None: nothing is known
+    assert usage.subtree.total_tokens == usage.total_tokens
+    assert (usage.total_tokens or 0) == sum(known.values())
+    calls = [event for event in logs[run_id] if event.type == "tool.completed"]
+    if calls and swept:
+        child = children[0].view if children else None
+        finished = child is not None and child.status is RunStatus.COMPLETED
+        allowed = {"outcome_unknown", "success"} if finished else {"failed"} if child else {"cancelled"}
+        assert {event.data["status"] for event in calls} <= allowed
+
+
+def count(events: Sequence[Event], type_: str) -> int:
+    return [event.type for event in events].count(type_)
+
+
+def check_log(events: Sequence[Event]) -> None:
+    """A whole log: numbers without gaps, one terminal, last, and for each beginning one end after it."""
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    assert [event.type in TERMINAL_TYPES for event in events] == [False] * (len(events) - 1) + [True]
+    assert count(events, "run.settling") == 1
+    open_: Counter[tuple[str, object]] = Counter()
+    for event in events:
+        kind, _, word = event.type.partition(".")
+        name = {"attempt": "attempt_id", "tool": "tool_call_id", "stage": "stage_id"}.get(kind)
+        about = event.data[name] if name is not None else event.work_id
+        if event.type in BEGINNINGS:
+            open_[kind, about] += 1
+        elif kind in {"attempt", "tool", "stage", "work"} and word in ENDINGS:
+            open_[kind, about] -= 1
+        assert all(number in (0, 1) for number in open_.values()), event
+    assert not +open_, "what began and has no end"
+
+
+async def test_every_write_of_a_tree_was_killed() -> None:
+    """The range above covers a whole tree: one more write and the host lives."""
+    store = MortalStore(MOST_TREE_WRITES, after=True)
+    async with run_world(*tree_replies(), store=store) as world:
+        assert (await world.drive(binding=DELEGATING)).status is RunStatus.COMPLETED
+    assert not store.dead
 
 
 async def test_every_write_was_killed() -> None:

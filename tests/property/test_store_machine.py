@@ -143,6 +143,7 @@ class StoreMachine(RuleBasedStateMachine):
             idempotency_key=key,
             prompt=prompt,
             metadata={"note": note},
+            parent_run_id=None if place else "run_1",
         )
         self.both(lambda store: store.submit(submission))
         return tenant, run_id
@@ -227,6 +228,7 @@ class StoreMachine(RuleBasedStateMachine):
     def look_at_a_run(self, run: tuple[str, str], after: int, limit: int) -> None:
         tenant, run_id = run
         self.both(lambda store: store.find_run(run_id, tenant=tenant))
+        self.both(lambda store: store.children_of(run_id, tenant=tenant))
         self.both(lambda store: store.read_events(run_id, after=after, limit=limit, tenant=tenant))
         self.both(lambda store: store.read_attempts(run_id, tenant=tenant))
         self.both(lambda store: store.read_transcript(run_id, tenant=tenant))

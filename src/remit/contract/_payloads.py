@@ -132,7 +132,7 @@ class AttemptEnded(Model):
     ordinal: int
     model: str
     status: str
-    """completed | refused | cut | failed | cancelled."""
+    """completed | refused | cut | failed | cancelled | interrupted (its host died first)."""
     usage: AttemptUsage | None
     cost_micros: int | None = None
     price_version: str | None = None

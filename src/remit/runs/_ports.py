@@ -263,6 +263,10 @@ class RunStore(Protocol):
         """The names of a run's artifacts, sorted."""
         ...
 
+    async def children_of(self, run_id: str, *, tenant: str = "local") -> tuple[StoredRun, ...]:
+        """The runs that a run started as its children, in order of admission; not those below them."""
+        ...
+
     async def unfinished_of_dead_epochs(self) -> tuple[StoredRun, ...]:
         """Runs without a terminal whose host epoch is dead: its lock is free."""
         ...

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from remit.contract import RunEnded, RunSettling, RunStatus, RunView, Terminal, UsageUpdated
 from remit.errors import AlreadyDecided, OwnershipError
-from remit.events import NewEvent, terminal_type
+from remit.events import Event, NewEvent, terminal_type
 from remit.primitives import Clock
+from remit.runs._loose_ends import close_loose_ends
 from remit.runs._ports import RunStore, StoredRun
 from remit.runs._states import Trigger, next_status
-from remit.usage import summarise_attempts
+from remit.usage import LedgerRow, summarise
+
+_PAGE = 500
 
 
 async def sweep_dead_runs(store: RunStore, epoch: str, clock: Clock) -> tuple[RunView, ...]:
     """End every unfinished run of a dead host epoch `indeterminate/lost`, code `unproven`.
 
-    Its usage is read all the same: what was known of it when its host died stays on the bill.
+    Its usage is read all the same, its children's too: what was known of it when its host died stays on the
+    bill. Children are ended before their parents, so that a parent's bill is that of its whole tree.
 
     Returns:
-        The runs as they ended. A run that another host took up meanwhile isn't among them.
+        The runs as they ended, oldest first. A run that another host took up meanwhile isn't among them.
     """
     ended: list[RunView] = []
-    for stored in await store.unfinished_of_dead_epochs():
+    for stored in reversed(await store.unfinished_of_dead_epochs()):
         claimed = await store.claim(epoch, run_id=stored.view.id, tenant=stored.tenant)
         if claimed is None:
             continue
@@ -28,16 +32,19 @@ async def sweep_dead_runs(store: RunStore, epoch: str, clock: Clock) -> tuple[Ru
             ended.append(await _end_lost(store, claimed, clock))
         except OwnershipError:
             continue
-    return tuple(ended)
+    return tuple(reversed(ended))
 
 
 async def _end_lost(store: RunStore, stored: StoredRun, clock: Clock) -> RunView:
-    view = stored.view
+    view, tenant = stored.view, stored.tenant
     terminal = Terminal.of("lost", "unproven")
-    if view.status is not RunStatus.SETTLING:
-        await _decide(store, stored, terminal)
-    attempts = await store.read_attempts(view.id, tenant=stored.tenant)
-    bill = summarise_attempts([(row.started, row.ended) for row in attempts])
+    children = await store.children_of(view.id, tenant=tenant)
+    events = await _read_log(store, stored)
+    ends = close_loose_ends(events, children=[child.view for child in children], terminal=terminal)
+    if view.status is not RunStatus.SETTLING and await _decide(store, stored, terminal, ends):
+        ends = ()
+    below = [row for child in children for row in await _read_tree(store, child)]
+    bill = summarise(await _read_rows(store, stored), below)
     final = view.model_copy(
         update={
             "status": next_status(RunStatus.SETTLING, Trigger.LOSE),
@@ -55,18 +62,43 @@ async def _end_lost(store: RunStore, stored: StoredRun, clock: Clock) -> RunView
         view.id,
         stored.generation,
         [
+            *ends,
             NewEvent(type="usage.updated", payload=updated, work_id=view.id),
             NewEvent(type=terminal_type(terminal.kind), payload=RunEnded(run=final), work_id=view.id),
         ],
-        tenant=stored.tenant,
+        tenant=tenant,
     )
     return final
 
 
-async def _decide(store: RunStore, stored: StoredRun, terminal: Terminal) -> None:
+async def _decide(store: RunStore, stored: StoredRun, terminal: Terminal, ends: tuple[NewEvent, ...]) -> bool:
+    """Close what is open, and decide. False: the dead host had decided; nothing was stored."""
     settling = RunSettling(kind=terminal.kind, class_=terminal.class_, code=terminal.code)
     event = NewEvent(type="run.settling", payload=settling, work_id=stored.view.id)
     try:
-        await store.append(stored.view.id, stored.generation, [event], tenant=stored.tenant)
+        await store.append(stored.view.id, stored.generation, [*ends, event], tenant=stored.tenant)
     except AlreadyDecided:
-        return  # the dead host had decided; only its terminal is missing
+        return False
+    return True
+
+
+async def _read_log(store: RunStore, stored: StoredRun) -> tuple[Event, ...]:
+    events: list[Event] = []
+    while page := await store.read_events(
+        stored.view.id, after=events[-1].seq or 0 if events else 0, limit=_PAGE, tenant=stored.tenant
+    ):
+        events += page
+    return tuple(events)
+
+
+async def _read_rows(store: RunStore, stored: StoredRun) -> list[LedgerRow]:
+    attempts = await store.read_attempts(stored.view.id, tenant=stored.tenant)
+    return [LedgerRow.of(stored.view.id, row.started, row.ended) for row in attempts]
+
+
+async def _read_tree(store: RunStore, stored: StoredRun) -> list[LedgerRow]:
+    """The ledger of a run and of all below it."""
+    rows = await _read_rows(store, stored)
+    for child in await store.children_of(stored.view.id, tenant=stored.tenant):
+        rows += await _read_tree(store, child)
+    return rows

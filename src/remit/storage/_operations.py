@@ -158,8 +158,8 @@ class Submit:
         facts = [fact, *self._ends_at_once(transaction, view)]
         view = fold_facts(view, facts[1:]) or view
         key = transaction.connection.execute(
-            "INSERT INTO runs (tenant, id, session_id, binding, status, created_at, fingerprint, epoch)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO runs (tenant, id, session_id, binding, status, created_at, fingerprint, epoch,"
+            " parent_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 submission.tenant,
                 view.id,
@@ -169,6 +169,7 @@ class Submit:
                 format_time(view.created_at),
                 submission.fingerprint,
                 submission.epoch,
+                view.parent_run_id,
             ),
         ).lastrowid
         assert key is not None, "an insert gives the row its key"

@@ -46,6 +46,12 @@ def find_run(connection: sqlite3.Connection, ref: RunRef) -> StoredRun | None:
     return None if row is None else _stored_run(row)
 
 
+def children_of(connection: sqlite3.Connection, ref: RunRef) -> tuple[StoredRun, ...]:
+    """The runs whose parent is this one."""
+    rows = connection.execute(_RUN + "WHERE r.tenant = ? AND r.parent_id = ? ORDER BY r.key", ref)
+    return tuple(_stored_run(row) for row in rows)
+
+
 def find_by_key(connection: sqlite3.Connection, tenant: str, key: str) -> tuple[int, str] | None:
     """(key, fingerprint) of the run that an idempotency key stands for."""
     return connection.execute(

@@ -166,3 +166,12 @@ SCHEMA_V3: Final = (
     "CREATE UNIQUE INDEX one_living_key_per_name ON api_keys (tenant, name) WHERE revoked_at IS NULL",
 )
 """What the third one adds."""
+
+SCHEMA_V4: Final = (
+    # The run that started this one as its child; none for nearly all.
+    "ALTER TABLE runs ADD COLUMN parent_id TEXT",
+    "UPDATE runs SET parent_id ="
+    " (SELECT json_extract(v.view, '$.parent_run_id') FROM run_views v WHERE v.run = runs.key)",
+    "CREATE INDEX runs_by_parent ON runs (tenant, parent_id) WHERE parent_id IS NOT NULL",
+)
+"""What the fourth one adds."""

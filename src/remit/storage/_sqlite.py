@@ -362,6 +362,10 @@ class SqliteStore:
         """See `RunStore`."""
         return await self._readers.run(partial(_queries.list_artifacts, ref=_ref(tenant, run_id)))
 
+    async def children_of(self, run_id: str, *, tenant: str = "local") -> tuple[StoredRun, ...]:
+        """See `RunStore`."""
+        return await self._readers.run(partial(_queries.children_of, ref=_ref(tenant, run_id)))
+
     async def unfinished_of_dead_epochs(self) -> tuple[StoredRun, ...]:
         """See `RunStore`."""
         return await self._readers.run(self._load_unfinished)

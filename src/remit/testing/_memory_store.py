@@ -373,6 +373,11 @@ class MemoryStore:
         run = self._runs.get((tenant, run_id))
         return () if run is None else tuple(sorted(run.artifacts))
 
+    async def children_of(self, run_id: str, *, tenant: str = "local") -> tuple[StoredRun, ...]:
+        """See `RunStore`."""
+        stored = [run.stored() for (owner, _), run in self._runs.items() if owner == tenant]
+        return tuple(run for run in stored if run.view.parent_run_id == run_id)
+
     async def unfinished_of_dead_epochs(self) -> tuple[StoredRun, ...]:
         """See `RunStore`."""
         stored = [run.stored() for run in self._runs.values() if not self._is_alive(run.epoch)]

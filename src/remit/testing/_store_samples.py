@@ -73,10 +73,10 @@ def sample_submission(run_id: str, *, epoch: str, **changes: Any) -> Submission:
         run_id: Its id.
         epoch: The host that admits it.
         changes: Other values for the submission's fields, and for `session_id`, `binding`, `prompt`,
-            `metadata` and `created_at`.
+            `metadata`, `created_at` and `parent_run_id`.
     """
     prompt = changes.pop("prompt", "Make the failing test pass.")
-    names = ("session_id", "binding", "metadata", "created_at")
+    names = ("session_id", "binding", "metadata", "created_at", "parent_run_id")
     view = sample_view(run_id, **{name: changes.pop(name) for name in names if name in changes})
     return Submission(
         run=view,

@@ -186,6 +186,33 @@ class ReadingRules:
         assert await ids(created_after=SAMPLE_MOMENT + timedelta(seconds=1)) == ["run_3", "run_2"]
         assert await ids(session_id="s", after="run_1") == ["run_0"]
 
+    async def test_children_of_a_run(self, harness: StoreHarness) -> None:
+        """R25: those that it started itself, in that order; another tenant's run of that id has its own."""
+        store = harness.store
+        epoch = harness.start_epoch()
+
+        async def submit(run_id: str, parent: str | None, *, tenant: str = "local") -> None:
+            await store.submit(sample_submission(run_id, epoch=epoch, tenant=tenant, parent_run_id=parent))
+
+        async def children(run_id: str, *, tenant: str = "local") -> list[str]:
+            return [run.view.id for run in await store.children_of(run_id, tenant=tenant)]
+
+        await submit("run_1", None)
+        await submit("run_b", "run_1")
+        await submit("run_a", "run_1")
+        await submit("run_below", "run_b")
+        await submit("run_1", None, tenant="b")
+        await submit("run_theirs", "run_1", tenant="b")
+        assert await children("run_1") == ["run_b", "run_a"]
+        assert await children("run_b") == ["run_below"]
+        assert await children("run_1", tenant="b") == ["run_theirs"]
+        assert await children("run_a") == await children("run_nobody") == []
+        claimed = await store.claim(epoch, run_id="run_a")
+        assert claimed is not None
+        await store.append("run_a", claimed.generation, [stage_started("work-1", RunStatus.WORKING)])
+        newest = (await store.children_of("run_1"))[-1]
+        assert newest == await store.find_run("run_a")
+
     async def test_unfinished_runs_of_dead_hosts(self, harness: StoreHarness) -> None:
         """R57: every run without a terminal whose host is dead, oldest first, in whatever status."""
         dead, alive = harness.start_epoch(), harness.start_epoch()
