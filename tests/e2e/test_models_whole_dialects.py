@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from remit.testing import AnthropicDialect, FakeProvider, OpenAIChatDialect, OpenAIResponsesDialect
+from model_kit import need_sdk
+from remit.testing import (
+    AnthropicDialect,
+    FakeProvider,
+    GeminiDialect,
+    OpenAIChatDialect,
+    OpenAIResponsesDialect,
+)
 from whole_kit import KEY_VARIABLE, MEND, PRICE, World, reviewed, shell
 
 CASES = {
@@ -15,6 +22,8 @@ CASES = {
     "chat": ("openai-chat", "gpt-5.2", OpenAIChatDialect),
     "anthropic": ("anthropic", "claude-sonnet-4-6", AnthropicDialect),
     "anthropic with a budget": ("anthropic", "claude-haiku-4-5", AnthropicDialect),
+    "gemini": ("google", "gemini-3.8-flash", GeminiDialect),
+    "gemini with a budget": ("google", "gemini-2.5-flash", GeminiDialect),
 }
 
 
@@ -22,8 +31,7 @@ CASES = {
 async def test_a_reviewed_run_over_each_dialect(world: World, case: str) -> None:
     """R18, R29, R30: the strict fake takes every request of a real run, and the bill is whole."""
     kind, model, dialect = CASES[case]
-    if kind == "anthropic":
-        pytest.importorskip("anthropic", reason="the extra `anthropic` isn't installed")
+    need_sdk(kind)
     mend, look = replace(MEND, thinking="It subtracts."), replace(shell("true"), thinking="Look once more.")
     with FakeProvider(reviewed(mend, look), dialect=dialect()) as fake:
         provider = {"kind": kind, "base_url": fake.base_url, "api_key_env": KEY_VARIABLE}

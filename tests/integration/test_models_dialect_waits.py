@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from model_kit import JumpingClock, MemoryLedger, ask, pool_for
-from remit.testing import AnthropicDialect, FakeProvider, OpenAIResponsesDialect, Reply
+from model_kit import JumpingClock, MemoryLedger, ask, need_sdk, pool_for
+from remit.testing import AnthropicDialect, FakeProvider, GeminiDialect, OpenAIResponsesDialect, Reply
 
 DIALECTS: dict[str, tuple[str, Any]] = {
     "openai": ("gpt-5.2", OpenAIResponsesDialect),
     "anthropic": ("claude-sonnet-4-6", AnthropicDialect),
+    "google": ("gemini-3.8-flash", GeminiDialect),
 }
 HALF = Reply(text="a long answer " * 50, chunk_count=50, break_after_bytes=2_000, break_how="hang")
 
 
 @pytest.fixture(params=DIALECTS)
 def kind(request: pytest.FixtureRequest) -> str:
-    if request.param == "anthropic":
-        pytest.importorskip("anthropic", reason="the extra `anthropic` isn't installed")
     name: str = request.param
+    need_sdk(name)
     return name
 
 
@@ -46,7 +46,7 @@ async def test_a_cancel_in_the_middle(kind: str) -> None:
     assert request.hung_up
     assert (ledger.statuses, ledger.last.usage.coverage) == (["cancelled"], "interrupted")
     assert ledger.last.usage.coverage == "interrupted"
-    if kind == "anthropic":
+    if kind in ("anthropic", "google"):
         assert ledger.last.usage.input_tokens
 
 

@@ -17,6 +17,7 @@ from remit.models import (
     AssistantMessage,
     PoolMember,
     PoolSettings,
+    Providers,
     ProviderSettings,
     TextBlock,
     ThinkingBlock,
@@ -29,7 +30,6 @@ from remit.models import (
     known_max_output,
     known_window,
 )
-from remit.models._anthropic import AnthropicAdapter
 from remit.models._options import default_effort
 from remit.primitives import Secret, SystemIds
 
@@ -113,7 +113,7 @@ def test_effort_where_the_default_is_off(
     assert default_effort(model=model, options=options, with_tools=with_tools) == effort
 
 
-@pytest.mark.parametrize("kind", ["google", "azure", "bedrock", "vertex", "openrouter", "ollama"])
+@pytest.mark.parametrize("kind", ["azure", "bedrock", "vertex", "openrouter", "ollama"])
 def test_a_kind_that_comes_later(kind: str) -> None:
     """A kind that this version can't speak says so."""
     with pytest.raises(ConfigError, match=f"`{kind}` comes with a later version"):
@@ -261,12 +261,14 @@ def test_what_claude_takes(model: str, options: dict[str, Any]) -> None:
     check_options(kind="anthropic", model=model, options=options)
 
 
-def test_an_sdk_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", ["anthropic", "google"])
+def test_an_sdk_that_is_not_installed(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """A provider whose extra is missing says which one to install, at start."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    settings = ProviderSettings(name="x", kind="anthropic", api_key=KEY)
-    with pytest.raises(ConfigError, match=r"install `remit\[anthropic\]`"):
-        AnthropicAdapter(settings, clock=JumpingClock(), ids=SystemIds())
+    settings = ProviderSettings(name="x", kind=kind, api_key=KEY)
+    with pytest.raises(ConfigError, match=rf"pip install 'remit\[{kind}\]'") as caught:
+        Providers(clock=JumpingClock(), ids=SystemIds()).handle(settings)
+    assert caught.value.exit_code == 2
 
 
 @pytest.mark.parametrize("option", ["seed", "stop", "presence_penalty", "frequency_penalty"])

@@ -16,6 +16,7 @@ from remit.primitives import Secret
 IMPLICIT_PROVIDERS: dict[str, ProviderTable] = {
     "openai": ProviderTable(kind="openai", api_key_env="OPENAI_API_KEY"),
     "anthropic": ProviderTable(kind="anthropic", api_key_env="ANTHROPIC_API_KEY"),
+    "google": ProviderTable(kind="google", api_key_env="GEMINI_API_KEY"),
 }
 """Providers that need no table: their key's variable is all there is to say."""
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import re
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from remit.contract import ToolSpec
-from remit.errors import ConfigError
 from remit.models._anthropic_exchange import AnthropicExchange
 from remit.models._attempt import AttemptCall, Broken, Exchange, Outcome
 from remit.models._catalog import find_claude, known_max_output
-from remit.models._messages import AssistantMessage, TextBlock, ThinkingBlock
+from remit.models._extras import need_extra
+from remit.models._messages import TextBlock, ThinkingBlock
+from remit.models._offered import OfferedTools
 from remit.models._options import SAMPLING
-from remit.models._port import Delta, ModelRequest
+from remit.models._port import Delta
 from remit.models._sdk_adapter import LibraryReply, SdkAdapter, as_adapted, call_ids, clean_block, judge
 from remit.models._settings import ProviderSettings
 from remit.primitives import Clock, Ids, clean_text
@@ -28,7 +26,6 @@ _BUDGETS = {"low": 4_096, "medium": 10_000, "high": 16_384}
 """Thinking tokens for an effort, of models that take a budget."""
 _LEAST_BUDGET = 1_024
 _DEFAULT_EFFORT = "medium"
-_STAGES_REMEMBERED = 1_024
 _TOO_LONG = re.compile(r"max_tokens: \d+ > (?P<most>\d{1,9})\b")
 
 
@@ -40,14 +37,9 @@ class AnthropicAdapter(SdkAdapter["AnthropicSdk", AnthropicExchange]):
     """
 
     def __init__(self, settings: ProviderSettings, *, clock: Clock, ids: Ids) -> None:
-        if importlib.util.find_spec("anthropic") is None:
-            raise ConfigError(
-                f"provider `{settings.name}` needs the Anthropic SDK: install `remit[anthropic]`",
-                param=f"providers.{settings.name}",
-            )
+        need_extra("anthropic", "anthropic", provider=settings.name)
         super().__init__(settings, clock=clock, ids=ids)
-        self._offered: OrderedDict[tuple[str, str], tuple[ToolSpec, ...]] = OrderedDict()
-        """The tools that a stage was last offered, for a request that withholds them."""
+        self._offered = OfferedTools()
         self._bounds: dict[str, int] = {}
         """For models that refused the bound that we assume, the one that they named."""
 
@@ -73,7 +65,7 @@ class AnthropicAdapter(SdkAdapter["AnthropicSdk", AnthropicExchange]):
     async def _send(
         self, call: AttemptCall, exchange: AnthropicExchange, on_delta: Callable[[Delta], None]
     ) -> LibraryReply:
-        tools, withheld = self._tools(call.request)
+        tools, withheld = self._offered.of(call.request)
         return await self.sdk.send(
             call,
             exchange,
@@ -98,24 +90,6 @@ class AnthropicAdapter(SdkAdapter["AnthropicSdk", AnthropicExchange]):
         self._bounds[call.model] = int(found["most"])
         return as_adapted(broken)
 
-    def _tools(self, request: ModelRequest) -> tuple[tuple[ToolSpec, ...], bool]:
-        """The tools to send, and whether the model may not use them.
-
-        A conversation with tool calls in it needs its tools defined, and both cache and thinking hang on
-        them; so a request that withholds them still names them.
-        """
-        key = (request.run_id, request.stage_id)
-        if request.tools:
-            self._offered[key] = request.tools
-            self._offered.move_to_end(key)
-            if len(self._offered) > _STAGES_REMEMBERED:
-                self._offered.popitem(last=False)
-            return request.tools, False
-        called = _called_names(request)
-        if not called:
-            return (), False
-        return self._offered.get(key) or tuple(map(_placeholder, called)), True
-
     def _judge(self, call: AttemptCall, exchange: AnthropicExchange, reply: LibraryReply) -> Outcome:
         reading = exchange.reading
         names = [block.name for block in reading.of_kind("tool_use")]
@@ -129,20 +103,6 @@ class AnthropicAdapter(SdkAdapter["AnthropicSdk", AnthropicExchange]):
             why = clean_text(reading.refusal or "the model refused")[0]
             blocks += (TextBlock(text=why, details={"refusal": True}),)
         return judge(call, exchange, reply, names=names, blocks=blocks)
-
-
-def _called_names(request: ModelRequest) -> list[str]:
-    calls = (
-        call.name
-        for message in request.messages
-        if isinstance(message, AssistantMessage)
-        for call in message.tool_calls
-    )
-    return list(dict.fromkeys(calls))
-
-
-def _placeholder(name: str) -> ToolSpec:
-    return ToolSpec(name=name, description="", parameters={"type": "object"}, effect="read")
 
 
 def _settings_for(call: AttemptCall, bound: int) -> dict[str, Any]:

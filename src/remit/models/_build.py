@@ -9,6 +9,7 @@ from typing import assert_never, cast
 from remit.errors import ConfigError
 from remit.models._anthropic import AnthropicAdapter
 from remit.models._attempt import Adapter
+from remit.models._google import GoogleAdapter
 from remit.models._members import Member, ProviderHandle
 from remit.models._openai_chat import OpenAIChatAdapter
 from remit.models._openai_responses import ResponsesAdapter
@@ -58,6 +59,8 @@ class Providers:
                 return OpenAIChatAdapter(settings, clock=self._clock, ids=self._ids)
             case "anthropic":
                 return AnthropicAdapter(settings, clock=self._clock, ids=self._ids)
+            case "google":
+                return GoogleAdapter(settings, clock=self._clock, ids=self._ids)
             case "scripted":
                 return ScriptedAdapter(settings, clock=self._clock)
             case _:

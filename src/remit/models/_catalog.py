@@ -38,6 +38,8 @@ class KnownModel:
     """Whether it takes temperature and its like at all."""
     switch_off: str | None = None
     """Claude: the type of thinking that turns it off, where it is on by default."""
+    thinks_by_level: bool = False
+    """Gemini: it takes a level of thinking; else a budget of tokens."""
 
 
 def _gpt5(
@@ -164,25 +166,56 @@ _CLAUDE: dict[str, KnownModel] = {
     "claude-fable-5": _claude5("always"),
     "claude-mythos-5": _claude5("always"),
 }
+_GEMINI_EFFORTS = frozenset({"low", "medium", "high"})
+
+
+def _gemini(reasoning: Reasoning, efforts: frozenset[str], *, by_level: bool = True) -> KnownModel:
+    return KnownModel(
+        window_tokens=1_048_576,
+        max_output_tokens=65_536,
+        reasoning=reasoning,
+        efforts=efforts,
+        thinks_by_level=by_level,
+    )
+
+
+_OLD_GEMINI = KnownModel(window_tokens=1_000_000, max_output_tokens=8_192)
+_GEMINI: dict[str, KnownModel] = {
+    "gemini-1.5": _OLD_GEMINI,
+    "gemini-2.0": _OLD_GEMINI,
+    "gemini-2.5-pro": _gemini("always", _GEMINI_EFFORTS | {"minimal"}, by_level=False),
+    "gemini-2.5-flash": _gemini("on_by_default", _GEMINI_EFFORTS | {"none", "minimal"}, by_level=False),
+    "gemini-2.5-flash-lite": _gemini("off_by_default", _GEMINI_EFFORTS | {"none", "minimal"}, by_level=False),
+    "gemini-3-pro": _gemini("always", frozenset({"low", "high"})),
+    "gemini-3-flash": _gemini("always", _GEMINI_EFFORTS | {"minimal"}),
+    "gemini-3.1-pro": _gemini("always", _GEMINI_EFFORTS),
+    "gemini-3.1-flash": _gemini("always", _GEMINI_EFFORTS | {"minimal"}),
+    "gemini-3.5": _gemini("always", _GEMINI_EFFORTS | {"minimal"}),
+    "gemini-3.7": _gemini("always", _GEMINI_EFFORTS),
+    "gemini-3.8": _gemini("always", _GEMINI_EFFORTS),
+    "gemini-4": _gemini("always", _GEMINI_EFFORTS),
+}
 _OTHERS: dict[str, KnownModel] = {
     "deepseek-chat": KnownModel(window_tokens=64_000, max_output_tokens=8_192),
     "deepseek-reasoner": KnownModel(window_tokens=64_000, max_output_tokens=65_536),
-    "gemini-1.5": KnownModel(window_tokens=1_000_000, max_output_tokens=8_192),
-    "gemini-2.0": KnownModel(window_tokens=1_000_000, max_output_tokens=8_192),
-    "gemini-2.5": KnownModel(window_tokens=1_048_576, max_output_tokens=65_536),
-    "gemini-3": KnownModel(window_tokens=1_000_000, max_output_tokens=65_536),
     "kimi-k2": KnownModel(window_tokens=131_072, max_output_tokens=131_072),
 }
 
 
 def find_model(model: str) -> KnownModel | None:
     """What is known of a model, by its name without a vendor's prefix (`vendor/model`)."""
-    return find_openai_model(model) or find_claude(model) or _longest_prefix(_OTHERS, _bare(model))
+    found = find_openai_model(model) or find_claude(model) or find_gemini(model)
+    return found or _longest_prefix(_OTHERS, _bare(model))
 
 
 def find_claude(model: str) -> KnownModel | None:
     """The same for Anthropic's models only."""
     return _longest_prefix(_CLAUDE, _bare(model))
+
+
+def find_gemini(model: str) -> KnownModel | None:
+    """The same for Google's models only."""
+    return _longest_prefix(_GEMINI, _bare(model))
 
 
 def find_openai_model(model: str) -> KnownModel | None:

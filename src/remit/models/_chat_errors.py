@@ -27,8 +27,9 @@ _QUOTA_WORDS = (
     "insufficient_balance",
     "insufficient balance",
     "credit balance",
+    "perdayper",  # the name of a quota of the day, of Gemini
 )
-_AUTH_WORDS = ("invalid_api_key", "authentication", "permission", "unauthorized")
+_AUTH_WORDS = ("invalid_api_key", "api_key_invalid", "authentication", "permission", "unauthorized")
 _RATE_WORDS = ("rate_limit", "rate limit", "too_many_requests", "too many requests", "resource_exhausted")
 
 
@@ -89,6 +90,8 @@ def _of_status(status: int, text: str) -> Meaning:
         return _ONCE["context_length"]
     if _has(text, _QUOTA_WORDS):
         return _ONCE["quota"]
+    if "api_key_invalid" in text or "api key not valid" in text:
+        return _ONCE["auth"]
     return _ONCE["content_filter"] if _has(text, _FILTER_WORDS) else _ONCE["protocol"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
@@ -64,6 +65,16 @@ class WireExchange:
         self._sent = False
         self._connected = True
         self._byte_count = 0
+        self._body: httpx2.AsyncByteStream | None = None
+
+    async def close(self) -> None:
+        """Give the connection back, or close it where the reply wasn't read to its end; idempotent.
+
+        Not left to the SDKs: one of them forgets its response when a reader leaves in the middle.
+        """
+        body, self._body = self._body, None
+        if body is not None:
+            await body.aclose()
 
     @property
     def reading(self) -> WireReading:
@@ -122,15 +133,25 @@ class WireExchange:
 
     def sends(self, request: httpx2.Request) -> None:
         """Check that what goes out is what was asked for, and note it."""
+        if self._sent:
+            raise DispatchError("a second request, which no attempt stands for")
+        self._check_model(request)
+        self._sent = True
+
+    def _check_model(self, request: httpx2.Request) -> None:
+        """Raises where the request isn't for the model that was asked."""
         asked = f'"model":{dump_json(self._call.model)}'.encode()
         if asked not in request.content:
             raise DispatchError(f"the request isn't for {self._call.model}")
-        self._sent = True
 
     def answered(self, status: int, headers: httpx2.Headers) -> None:
         """Status and headers came."""
         self.status = status
         self._headers = {name.lower(): value for name, value in headers.items()}
+
+    def opened(self, body: httpx2.AsyncByteStream) -> None:
+        """The body of a reply is about to be read."""
+        self._body = body
 
     def refused(self, body: bytes) -> None:
         """The body of an error answer."""
@@ -234,12 +255,14 @@ class WireExchange:
     def _in_stream(self) -> Broken:
         error = self.reading.error
         meaning = self._meaning_in_stream(error)
+        pause = asked_pause_s({}, json.dumps(error, default=str)[:8_192], now=self._now())
         return Broken(
             status="cut" if self.began else "failed",
             reason=meaning.reason,
             usage=self.usage_so_far(),
             detail=self._mask(f"error in the stream: {error_text(error)}"),
             retryable=meaning.retryable,
+            pause_s=pause,
             pauses_key=meaning.pauses_key,
         )
 

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from remit.errors import ConfigError
-from remit.models._catalog import KnownModel, find_claude, find_openai_model
+from remit.models._catalog import KnownModel, find_claude, find_gemini, find_openai_model
 
 OPENAI_KINDS = frozenset({"openai", "openai-chat"})
+GOOGLE_KINDS = frozenset({"google", "vertex"})
 SAMPLING = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _DEFAULT_EFFORT = "medium"
@@ -37,6 +38,9 @@ def check_options(*, kind: str, model: str, options: Mapping[str, Any]) -> None:
             raise ConfigError(f"option `{name}` for {model} must be {problem}, not {value!r}", option=name)
     if kind == "anthropic":
         _check_claude(model, find_claude(model), options)
+        return
+    if kind in GOOGLE_KINDS:
+        _check_gemini(model, find_gemini(model), options)
         return
     known_model = find_openai_model(model) if kind in OPENAI_KINDS else None
     if known_model is not None:
@@ -63,6 +67,12 @@ def _check_claude(model: str, known: KnownModel | None, options: Mapping[str, An
     _check_length(model, known, options)
 
 
+def _check_gemini(model: str, known: KnownModel | None, options: Mapping[str, Any]) -> None:
+    if known is not None:
+        _check_effort(model, known, options)
+        _check_length(model, known, options)
+
+
 def default_effort(*, model: str, options: Mapping[str, Any], with_tools: bool) -> str | None:
     """The reasoning effort to send where the stage gave none; None: the provider's own default.
 
@@ -80,7 +90,7 @@ def default_effort(*, model: str, options: Mapping[str, Any], with_tools: bool) 
     return None
 
 
-def _check_reasoning(model: str, known: KnownModel, options: Mapping[str, Any]) -> None:
+def _check_effort(model: str, known: KnownModel, options: Mapping[str, Any]) -> None:
     effort = options.get("reasoning_effort")
     if effort is not None and known.reasoning == "no":
         raise ConfigError(
@@ -91,6 +101,11 @@ def _check_reasoning(model: str, known: KnownModel, options: Mapping[str, Any]) 
         raise ConfigError(
             f"{model} takes `reasoning_effort` {taken}, not {effort!r}", option="reasoning_effort"
         )
+
+
+def _check_reasoning(model: str, known: KnownModel, options: Mapping[str, Any]) -> None:
+    _check_effort(model, known, options)
+    effort = options.get("reasoning_effort")
     reasons = {
         "no": False,
         "always": True,
@@ -161,6 +176,11 @@ _CHECKS: dict[str, Callable[[Any], str | None]] = {
     "parallel_tool_calls": _switch,
     "service_tier": _word("auto", "default", "flex", "priority"),
 }
+_OF_GEMINI: dict[str, Callable[[Any], str | None] | None] = {
+    "verbosity": None,
+    "parallel_tool_calls": None,
+    "service_tier": None,
+}
 _CHECKS_OF_KIND: dict[str, dict[str, Callable[[Any], str | None] | None]] = {
     "openai": {"presence_penalty": None, "frequency_penalty": None, "seed": None, "stop": None},
     "anthropic": {
@@ -172,5 +192,7 @@ _CHECKS_OF_KIND: dict[str, dict[str, Callable[[Any], str | None] | None]] = {
         "reasoning_effort": _word("none", "low", "medium", "high", "xhigh", "max"),
         "service_tier": _word("auto", "default"),
     },
+    "google": _OF_GEMINI,
+    "vertex": _OF_GEMINI,
 }
 """Where a kind takes an option otherwise; None: not at all."""

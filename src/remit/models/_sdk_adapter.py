@@ -105,6 +105,8 @@ class SdkAdapter(ABC, Generic[SdkT, ExchangeT]):
             return record.too_long((bound_ms or 0) / 1000)
         except Exception as error:  # noqa: BLE001 - whatever a library makes of odd input ends this attempt only
             return self._adapted(record.broken(error) or record.unusable(_shown(error)), call, record)
+        finally:
+            await record.close()
         broken = record.broken(None)
         return self._adapted(broken, call, record) if broken is not None else self._judge(call, record, reply)
 

@@ -25,7 +25,7 @@ PROVIDER_KINDS = (
     "openrouter",
     "ollama",
 )
-SupportedKind = Literal["openai", "openai-chat", "openai-compatible", "anthropic", "scripted"]
+SupportedKind = Literal["openai", "openai-chat", "openai-compatible", "anthropic", "google", "scripted"]
 SUPPORTED_KINDS: tuple[str, ...] = get_args(SupportedKind)
 
 
@@ -55,6 +55,7 @@ def check_supported_kind(kind: str) -> None:
 
 _OPENAI_URL = "https://api.openai.com/v1"
 _ANTHROPIC_URL = "https://api.anthropic.com"
+_GOOGLE_URL = "https://generativelanguage.googleapis.com"
 
 
 class ProviderSettings(Model):
@@ -123,6 +124,8 @@ class ProviderSettings(Model):
             raise ValueError("an OpenAI provider needs a key: set `api_key_env` or `api_key_file`")
         if self.kind == "anthropic" and self.api_key is None and self.base_url is None:
             raise ValueError("an Anthropic provider needs a key: set `api_key_env` or `api_key_file`")
+        if self.kind == "google" and self.api_key is None and self.base_url is None:
+            raise ValueError("a Google provider needs a key: set `api_key_env` or `api_key_file`")
         if self.extra_body and self.kind != "openai-compatible":
             raise ValueError("`extra_body` is for providers of kind openai-compatible")
         return self
@@ -133,6 +136,8 @@ class ProviderSettings(Model):
         if self.kind == "anthropic":
             # Written with or without the version: the SDK adds it.
             return (self.base_url or _ANTHROPIC_URL).removesuffix("/v1")
+        if self.kind == "google":
+            return (self.base_url or _GOOGLE_URL).removesuffix("/v1beta")
         return self.base_url or _OPENAI_URL
 
 

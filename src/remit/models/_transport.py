@@ -42,6 +42,10 @@ class WireRecord(Protocol):
         """Status and headers came."""
         ...
 
+    def opened(self, body: httpx2.AsyncByteStream) -> None:
+        """The body of a reply is about to be read; whoever owns the attempt closes it at its end."""
+        ...
+
     def refused(self, body: bytes) -> None:
         """The body of an answer that isn't a success, its start."""
         ...
@@ -108,7 +112,9 @@ class ObservingTransport(httpx2.AsyncBaseTransport):
             return await self._refused(response, body, record)
         headers = [(name, value) for name, value in response.headers.raw if _kept(name)]
         headers.append((b"content-type", b"text/event-stream"))
-        return httpx2.Response(200, headers=headers, stream=_ObservedStream(body, record))
+        stream = _ObservedStream(body, record)
+        record.opened(stream)
+        return httpx2.Response(200, headers=headers, stream=stream)
 
     async def _refused(self, response: httpx2.Response, body: _Body, record: WireRecord) -> httpx2.Response:
         start = b""
@@ -156,25 +162,28 @@ class _Body:
     def __init__(self, source: _Source, record: WireRecord, first_byte_at: float) -> None:
         self._source = source
         self._record = record
-        self._until = first_byte_at
-        self._bound_s = record.waits.first_byte_s
+        self._first_byte_at = first_byte_at
+        self._read_at: float | None = None
 
     def __aiter__(self) -> _Body:
         return self
 
     async def __anext__(self) -> bytes:
+        # Asked anew for each piece: what came may have made the record patient, or impatient.
+        waits = self._record.waits
+        bound_s = waits.first_byte_s if self._read_at is None else waits.idle_s
+        until = self._first_byte_at if self._read_at is None else self._read_at + bound_s
         try:
-            async with asyncio.timeout_at(self._until):
+            async with asyncio.timeout_at(until):
                 piece = await anext(self._source.pieces)
         except TimeoutError:
-            error = httpx2.ReadTimeout(f"silent for {self._bound_s:g} s")
+            error = httpx2.ReadTimeout(f"silent for {bound_s:g} s")
             self._record.failed(error, connected=True)
             raise error from None
         except httpx2.TransportError as error:
             self._record.failed(error, connected=True)
             raise
-        self._bound_s = self._record.waits.idle_s
-        self._until = asyncio.get_running_loop().time() + self._bound_s
+        self._read_at = asyncio.get_running_loop().time()
         return piece
 
     async def read_tail(self) -> None:

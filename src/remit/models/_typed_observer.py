@@ -101,8 +101,8 @@ class TypedObserver(ABC, Generic[ReadingT]):
             self._reading.flag("odd_tail")
         if not is_object(value):
             self._fail("a record that is no object")
-        kind = value.get("type") or event.name
-        if not isinstance(kind, str):
+        kind = self._kind_of(value, event.name)
+        if kind is None:
             self._fail("a record without a type")
         try:
             changed = self._read(kind, value)
@@ -112,7 +112,16 @@ class TypedObserver(ABC, Generic[ReadingT]):
             return []
         if changed or _is_odd(text):
             text = escape_separators(clean_text(dump_json(finite(value)))[0])
-        return [f"event: {_plain_name(kind)}\ndata: {text}\n\n"]
+        return [self._framed(kind, text)]
+
+    def _kind_of(self, value: dict[str, Any], event_name: str | None) -> str | None:
+        """The type of a record; None where it has none."""
+        kind = value.get("type") or event_name
+        return kind if isinstance(kind, str) else None
+
+    def _framed(self, kind: str, text: str) -> str:
+        """A record as an event that the SDK understands."""
+        return f"event: {_plain_name(kind)}\ndata: {text}\n\n"
 
 
 def _plain_name(kind: str) -> str:

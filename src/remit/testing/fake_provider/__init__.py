@@ -2,6 +2,8 @@
 
 from remit.testing.fake_provider._anthropic import AnthropicDialect
 from remit.testing.fake_provider._anthropic_rules import ClaudeModel
+from remit.testing.fake_provider._gemini import GeminiDialect
+from remit.testing.fake_provider._gemini_rules import GeminiModel
 from remit.testing.fake_provider._openai_chat import OpenAIChatDialect
 from remit.testing.fake_provider._openai_rules import ChatModel
 from remit.testing.fake_provider._process import FakeProviderProcess
@@ -16,6 +18,8 @@ __all__ = [
     "FakeProvider",
     "FakeProviderProcess",
     "FakeToolCall",
+    "GeminiDialect",
+    "GeminiModel",
     "OpenAIChatDialect",
     "OpenAIResponsesDialect",
     "RecordedRequest",

@@ -251,5 +251,5 @@ class FakeProvider:
 
 def _shown(request: RecordedRequest) -> str:
     body: Any = request.json
-    messages = body.get("messages", body.get("input", ()))
+    messages = body.get("messages", body.get("input", body.get("contents", ())))
     return f"stage {request.stage}, model {request.model}, {len(messages)} messages"

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypeAlias
+from urllib.parse import unquote
 
 from remit.testing.fake_provider._shapes import is_array, is_object
 
 UsageForm = Literal["final", "each_chunk", "none"]
 Framing = Literal["chunked", "length", "close"]
 Break = Literal["close", "reset", "hang"]
+_MODEL_IN_PATH = re.compile(r"/(?:models?|deployments)/(?P<model>[^/:?]+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +57,8 @@ class Reply:
     """Streamed `delta` objects exactly as given, in place of those made from the fields above."""
     blocks: tuple[Mapping[str, Any], ...] | None = None
     """The parts of the answer as the dialect names them (Anthropic's content blocks, a `tool_use` with its
-    `input` as text; the output items of Responses), in place of those made from the fields above."""
+    `input` as text; the output items of Responses; Gemini's parts), in place of those made from the
+    fields above."""
     chunk_count: int = 2
     """Pieces that the text is streamed in."""
     head_chunk: bool = False
@@ -145,14 +149,18 @@ class RecordedRequest:
 
     @property
     def model(self) -> str | None:
-        """The model asked for."""
-        return self.json.get("model") if is_object(self.json) else None
+        """The model asked for, by the body or by the path."""
+        named = self.json.get("model") if is_object(self.json) else None
+        found = _MODEL_IN_PATH.search(self.path) if named is None else None
+        return unquote(found["model"]) if found is not None else named
 
     @property
     def tool_names(self) -> tuple[str, ...]:
         """The names of the tools on offer."""
         tools = self.json.get("tools") if is_object(self.json) else None
-        return tuple(_tool_name(tool) for tool in tools) if is_array(tools) else ()
+        if not is_array(tools):
+            return ()
+        return tuple(_tool_name(one) for tool in tools for one in _declared(tool))
 
     @property
     def stage(self) -> str | None:
@@ -170,6 +178,12 @@ class RecordedRequest:
     def wait(self, timeout_s: float = 10.0) -> bool:
         """Wait until it ended; False when it didn't in time."""
         return self.ended.wait(timeout_s)
+
+
+def _declared(tool: Any) -> list[Any]:
+    """The tools that an entry of the list stands for; Gemini puts all of them into one."""
+    inner = tool.get("functionDeclarations") if is_object(tool) else None
+    return inner if is_array(inner) else [tool]
 
 
 def _tool_name(tool: Any) -> str:

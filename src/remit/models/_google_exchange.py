@@ -1,0 +1,99 @@
+"""One exchange with the Gemini API: its words, and its errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from remit.models._attempt import AttemptCall, Broken
+from remit.models._exchange import DispatchError, WireExchange
+from remit.models._google_observer import GeminiObserver, GeminiReading
+from remit.models._port import Finish
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from remit.models._transport import Waits
+
+_FINISH: dict[str, Finish] = {
+    "STOP": "stop",
+    "MAX_TOKENS": "length",
+    # The provider would go on in another request: what came is no answer.
+    "CONTINUATION": "length",
+    "SAFETY": "content_filter",
+    "RECITATION": "content_filter",
+    "BLOCKLIST": "content_filter",
+    "PROHIBITED_CONTENT": "content_filter",
+    "SPII": "content_filter",
+    "IMAGE_SAFETY": "content_filter",
+    "MODEL_ARMOR": "content_filter",
+    "LANGUAGE": "content_filter",
+}
+_UNUSABLE = frozenset(
+    {
+        "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE",
+        "MISSING_THOUGHT_SIGNATURE", "OTHER", "FINISH_REASON_UNSPECIFIED",
+    }
+)  # fmt: skip
+"""Words that say that what came is nothing; another try may give something."""
+_AFTER_THE_END_S = 2.0
+"""How long the end of the body is awaited once it was said why the model stopped."""
+
+
+class GeminiExchange(WireExchange):
+    """The record of one attempt; fed by the transport, judged by the adapter.
+
+    Args:
+        call: What was asked.
+        waits: How long the reply may take.
+        mask: Takes secrets out of a text.
+        used_ids: Tool call ids of the conversation.
+        new_id: Makes a tool call id.
+        now: For dates in headers.
+    """
+
+    def __init__(
+        self,
+        *,
+        call: AttemptCall,
+        waits: Waits,
+        mask: Callable[[str], str],
+        used_ids: Iterable[str],
+        new_id: Callable[[], str],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._gemini = GeminiObserver(used_ids=used_ids, new_id=new_id)
+        super().__init__(call=call, waits=waits, mask=mask, observer=self._gemini, now=now)
+
+    @property
+    def reading(self) -> GeminiReading:
+        """What the observer read."""
+        return self._gemini.reading
+
+    def feed(self, data: bytes) -> bytes:
+        """Bytes of a streamed reply."""
+        shown = super().feed(data)
+        if self.reading.complete:
+            # Usage may still follow, so the body is read to its end; but nothing hangs on a late one.
+            self.waits = replace(self.waits, idle_s=min(self.waits.idle_s, _AFTER_THE_END_S))
+        return shown
+
+    def finish_kind(self) -> Finish | None:
+        """Why the model stopped, in our words; None where its word isn't known."""
+        reading = self.reading
+        if reading.blocked is not None:
+            return "content_filter"
+        kind = _FINISH.get(reading.finish_word or "")
+        return "tool_calls" if kind == "stop" and reading.calls else kind
+
+    def _check_model(self, request: httpx2.Request) -> None:
+        if not request.url.path.endswith(f"/{self._call.model}:streamGenerateContent"):
+            raise DispatchError(f"the request isn't for {self._call.model}")
+
+    def _odd_end(self) -> Broken | None:
+        word = self.reading.finish_word
+        if self.reading.blocked is None and word in _UNUSABLE:
+            return self._break("failed", "protocol", f"the provider stopped with {word}", retryable=True)
+        return super()._odd_end()
