@@ -54,7 +54,7 @@ def test_the_locks_agree() -> None:
     assert {name: version for name, version in pins("run.txt").items() if tested.get(name) != version} == {}
 
 
-IMPORT_NAMES = {"pyyaml": "yaml", "pydantic-ai-slim": "pydantic_ai"}
+IMPORT_NAMES = {"pyyaml": "yaml", "pydantic-ai-slim": "pydantic_ai", "google-genai": "google"}
 BROUGHT_ALONG = {"openai": "pydantic-ai-slim[openai]", "typing_extensions": "pydantic"}
 """Imported, and part of what a dependency promises to bring."""
 PLUGINS = {"httptools", "pytest-asyncio"}
