@@ -12,7 +12,7 @@ from remit.stages import StageFailure, ToolUse
 from remit.stages._calls import AT_ONCE, call_label
 from remit.stages._repeats import ENDS_AT, TOLD_AT
 from remit.testing._fakes_stages import Handler, tool_response
-from stage_kit import Bench, answer, calls
+from stage_kit import Bench, answer, calls, submit
 
 
 def slow(seconds: float, log: list[str]) -> Handler:
@@ -200,7 +200,7 @@ async def test_two_submits_in_one_reply_are_no_answer() -> None:
 
 
 async def test_the_same_failing_call_is_told_and_then_ends_the_stage() -> None:
-    """R56: a small cap on repeats of a call that can't get better."""
+    """R56: a small cap on repeats of a call that can't get better; then the tools go."""
     tools = {"write_file": lambda use: tool_response(use, "no such text", status="conflict")}
     same = [
         calls((f"c{n}", "write_file", '{"b": 1,  "a":2}' if n % 2 else '{"a":2,"b":1}')) for n in range(9)
@@ -209,10 +209,22 @@ async def test_the_same_failing_call_is_told_and_then_ends_the_stage() -> None:
         with pytest.raises(StageFailure) as failed:
             await bench.run()
         assert (failed.value.class_, failed.value.code) == ("invalid_output", "work")
-        assert len(bench.requests) == len(bench.tools.uses) == ENDS_AT
-        told = [bool(bench.last_note(n)) for n in range(1, ENDS_AT)]
-        assert told == [n >= TOLD_AT for n in range(1, ENDS_AT)]
+        assert len(bench.requests) - 1 == len(bench.tools.uses) == ENDS_AT
+        told = [bool(bench.last_note(n)) for n in range(1, ENDS_AT + 1)]
+        assert told == [n >= TOLD_AT for n in range(1, ENDS_AT + 1)]
         assert f"failed {TOLD_AT} times" in bench.last_note(TOLD_AT)
+        assert "next reply must be the answer" in bench.last_note(ENDS_AT)
+        assert [tool.name for tool in bench.requests[ENDS_AT].tools] == ["submit_work"]
+        bench.check_record()
+
+
+async def test_a_stage_that_is_stuck_may_still_answer() -> None:
+    """R56: what was done before isn't lost: told to answer, the model can hand in what there is."""
+    tools = {"write_file": lambda use: tool_response(use, "no such text", status="conflict")}
+    same = [calls((f"c{n}", "write_file")) for n in range(ENDS_AT)]
+    async with Bench("work", *same, submit("work"), tools=tools) as bench:
+        done = await bench.run()
+        assert done.rounds == ENDS_AT + 1
         bench.check_record()
 
 
@@ -223,7 +235,7 @@ async def test_other_calls_between_do_not_hide_a_repeat() -> None:
     async with Bench("work", *asked, tools=tools) as bench:
         with pytest.raises(StageFailure):
             await bench.run()
-        assert len(bench.requests) == ENDS_AT
+        assert len(bench.requests) == ENDS_AT + 1
 
 
 async def test_a_changed_file_starts_the_count_anew() -> None:
@@ -260,7 +272,7 @@ async def test_a_tool_that_does_not_exist_is_a_failing_call_too() -> None:
     async with Bench("work", *[calls((f"c{n}", "nope")) for n in range(9)]) as bench:
         with pytest.raises(StageFailure):
             await bench.run()
-        assert len(bench.requests) == ENDS_AT
+        assert len(bench.requests) == ENDS_AT + 1
         bench.check_record()
 
 

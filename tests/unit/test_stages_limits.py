@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -10,11 +11,11 @@ import pytest
 
 from remit.contract import Limits, WorkKind
 from remit.errors import LimitReached, ProviderError
-from remit.models import UserMessage
+from remit.models import AttemptStart, ModelRequest, UserMessage, estimate_input_tokens
 from remit.stages import StageInput
 from remit.stages._nearing import NearingLimits, near_already
-from remit.testing._fakes_stages import FakePool, PoolReply
-from remit.usage import Price, Spent
+from remit.testing._fakes_stages import FakePool, PoolReply, tool_response
+from remit.usage import Price, Spent, WorkingTime
 from stage_kit import Bench, answer, calls
 
 PRICE = Price(
@@ -54,7 +55,7 @@ async def test_a_limit_that_is_near_is_told_once_and_goes_out() -> None:
         with pytest.raises(LimitReached):
             await bench.run()
         assert len(bench.journal.of_type("attempt.started")) == 6
-        notes = [bench.last_note(n) for n in range(1, len(bench.requests))]
+        notes = [bench.last_note(n) for n in range(1, 6)]
         assert [("max_output_tokens" in note) for note in notes].count(True) == 1
         (warning,) = bench.journal.of_type("limit.warning")
         assert (warning.kind, warning.value, warning.cap, warning.stage_id) == (
@@ -63,6 +64,79 @@ async def test_a_limit_that_is_near_is_told_once_and_goes_out() -> None:
             1_800,
             "work-1",
         )
+
+
+CASES = (
+    ({"max_output_tokens": 12_000}, {"output_tokens": 2_000}, "tokens", "max_output_tokens"),
+    ({"max_total_tokens": 12_000}, {"output_tokens": 2_000}, "tokens", "max_total_tokens"),
+    ({"max_cost_usd": Decimal("0.012")}, {"output_tokens": 2_000}, "cost", "max_cost_usd"),
+)
+
+
+@pytest.mark.parametrize(("limits", "used", "code", "name"), CASES)
+async def test_the_last_request_is_kept_for_the_answer(
+    limits: dict[str, Any], used: dict[str, Any], code: str, name: str
+) -> None:
+    """R13: as with rounds, so with tokens and money: the last request is for the answer alone."""
+    pool = FakePool(*(calls((f"c{n}", "grep"), **used) for n in range(4)), answer("work"), price=PRICE)
+    async with Bench("work", pool=pool, limits=limits) as bench:
+        done = await bench.run()
+        assert done.rounds == 5
+        offered = [[tool.name for tool in request.tools] for request in bench.requests]
+        assert all("grep" in names for names in offered[:-1])
+        assert offered[-1] == ["submit_work"]
+        assert f"left of the limit {name}" in bench.last_told()
+        assert pool.bounds[-1] >= 3_900  # and it has room to say something
+        assert code in ("tokens", "cost")
+        bench.check_record()
+
+
+@pytest.mark.parametrize(("limits", "used", "code", "name"), CASES)
+async def test_no_answer_in_the_request_kept_for_it_is_the_limit(
+    limits: dict[str, Any], used: dict[str, Any], code: str, name: str
+) -> None:
+    """R13, R55: class budget with the limit named, and nothing is sent after it."""
+    pool = FakePool(*(calls((f"c{n}", "grep"), **used) for n in range(9)), price=PRICE)
+    async with Bench("work", pool=pool, limits=limits) as bench:
+        with pytest.raises(LimitReached) as reached:
+            await bench.run()
+        assert (reached.value.limit_code, reached.value.fields["kind"]) == (code, name)
+        assert len(bench.journal.of_type("attempt.started")) == 5
+        bench.check_record()
+
+
+async def test_the_request_for_the_answer_gives_way_where_its_input_is_too_long() -> None:
+    """R13: where the history itself doesn't fit any more, old results go."""
+    pool = SizedPool(*(calls((f"c{n}", "grep"), input_tokens=0) for n in range(4)), answer("work"))
+    tools = {"grep": lambda use: tool_response(use, "line\n" * (4_000 if use.tool_call_id == "c3" else 4))}
+    async with Bench("work", pool=pool, tools=tools, limits={"max_input_tokens": 6_000}) as bench:
+        await bench.run()
+        assert [tool.name for tool in bench.requests[-1].tools] == ["submit_work"]
+        assert "too long" in bench.last_told()
+        bench.check_record()
+
+
+class SizedPool(FakePool):
+    """Its attempts are as large as their requests."""
+
+    def _start(self, request: ModelRequest, attempt_id: str) -> AttemptStart:
+        start = super()._start(request, attempt_id)
+        return replace(start, input_tokens_estimate=estimate_input_tokens(request.messages, request.tools))
+
+
+async def test_working_time_that_is_nearly_over_is_told() -> None:
+    """R54: at 80 % of the working time the model is told; waits don't count."""
+    clock: Any = Dial()
+    working = WorkingTime(clock=clock)
+    stage: Any = type("Stage", (), {"limits": Limits(working_limit_ms=1_000), "stage_id": "work-1"})
+    near = NearingLimits(stage, clock=clock, remaining_s=lambda: None, working=working)
+    with working.waiting():
+        clock.at += 5
+    clock.at += 0.7
+    assert near.check(tool_rounds=0) == ()
+    clock.at += 0.1
+    assert [(w.kind, w.value, w.cap) for w in near.check(tool_rounds=0)] == [("working_limit_ms", 800, 1_000)]
+    assert near.check(tool_rounds=0) == ()
 
 
 async def test_rounds_that_are_nearly_used_up_are_told() -> None:

@@ -53,6 +53,12 @@ class Member:
         return self.settings.context_window_tokens or known_window(self.settings.model_name)
 
     @property
+    def input_room_tokens(self) -> int:
+        """What the longest reply leaves of it; half of it at least, since few replies are as long."""
+        window = self.context_window_tokens
+        return max(window // 2, window - self.longest_reply_tokens)
+
+    @property
     def longest_reply_tokens(self) -> int:
         """The most that can come where nothing else is asked for."""
         return self.settings.max_output_tokens or known_max_output(self.settings.model_name)

@@ -100,6 +100,11 @@ class Pool:
         """How much a conversation may hold that any of its members can go on with."""
         return min(member.context_window_tokens for member in self._members)
 
+    @property
+    def input_room_tokens(self) -> int:
+        """How much of that may be input, so that the longest reply has its place, in half of it at most."""
+        return min(member.input_room_tokens for member in self._members)
+
     def check_options(self, options: dict[str, Any]) -> None:
         """Refuse options of a stage binding that one of its members wouldn't honour.
 

@@ -121,6 +121,16 @@ class ModelPool(Protocol):
 
     name: str
 
+    @property
+    def context_window_tokens(self) -> int:
+        """How much a conversation may hold that any of its members can go on with."""
+        ...
+
+    @property
+    def input_room_tokens(self) -> int:
+        """How much of that may be input, so that a reply has its place beside it."""
+        ...
+
     async def prepare(self) -> None:
         """Import the provider's module and make its client, in a thread; idempotent."""
         ...

@@ -1,4 +1,4 @@
-"""One stage's conversation: append-only, whole at every request, kept as it came."""
+"""One stage's conversation: whole at every request, kept as it came, only added to while it has room."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from remit.models import (
     ToolResult,
     ToolResultsMessage,
     UserMessage,
+    estimate_input_tokens,
 )
 from remit.primitives import Ids
 from remit.stages._answers import is_blank
+from remit.stages._elision import Shortened, shorten
 from remit.stages._log import StageLog
 from remit.stages._notices import INTERRUPTED, NOT_BEGUN
 
@@ -24,7 +26,8 @@ class Conversation:
     """The messages of a stage, and their transcript.
 
     Every call of an assistant message is answered in the message right after it, before anything
-    else is said and before anything is sent.
+    else is said and before anything is sent. What is given up when room gets short is given up in what
+    is sent alone: the transcript keeps the whole.
     """
 
     def __init__(self, log: StageLog, ids: Ids, *, head: Sequence[Message]) -> None:
@@ -32,6 +35,10 @@ class Conversation:
         self._ids = ids
         self._messages: list[Message] = []
         self._seen_ids: set[str] = set()
+        self._head = len(head)
+        self._lines: tuple[str, ...] = ()
+        self.tokens = 0
+        """An estimate of what is sent."""
         for message in head:
             self._add(message)
 
@@ -43,6 +50,24 @@ class Conversation:
         """
         assert not self._open_calls(), "a call without its result was about to be sent"
         return tuple(message for message in self._messages if not _is_empty_reply(message))
+
+    def shorten(self, *, most: int, target: int, readable: bool) -> Shortened | None:
+        """Give up what is oldest until `target` tokens are sent, or fewer; None: nothing can be given up.
+
+        Args:
+            most: The estimate with which a lesser step is enough.
+            target: The estimate to come down to.
+            readable: Whether the model can read an output again.
+        """
+        assert not self._open_calls(), "a call waits for its result"
+        shortened = shorten(
+            self._messages, head=self._head, target=target, most=most, lines=self._lines, readable=readable
+        )
+        if shortened is not None:
+            self._messages = list(shortened.messages)
+            self._lines = shortened.lines
+            self.tokens = shortened.tokens
+        return shortened
 
     def add_reply(self, message: AssistantMessage) -> AssistantMessage:
         """Take up the model's reply, as it came but for tool call ids, which are made unique in the stage."""
@@ -87,6 +112,7 @@ class Conversation:
 
     def _add(self, message: Message) -> None:
         self._messages.append(message)
+        self.tokens += estimate_input_tokens((message,))
         self._log.say(message)
 
     def _open_calls(self) -> tuple[ToolCallBlock, ...]:

@@ -28,6 +28,10 @@ NOTHING_SENT: Final = AttemptUsage(
 """The usage of an attempt that was stored and then never sent."""
 
 
+ANSWER_TOKENS: Final = 4_096
+"""Output that is kept for a stage's answer."""
+
+
 class WorkItems(Protocol):
     """What an attempt needs of the work registry."""
 
@@ -77,6 +81,10 @@ class StageLedger:
         self._warnings: list[LimitWarning] = []
         self._task: asyncio.Task[Any] | None = None
         self._stopped = False
+        self._latest_estimate: int | None = None
+        self._growth = 0
+        self.keeps_for_answer = False
+        """Whether a request is refused that would leave too little for one more, the stage's answer."""
 
     # ---- stopping a single attempt
 
@@ -115,14 +123,20 @@ class StageLedger:
             The most output tokens that it may ask for.
 
         Raises:
-            LimitReached: It doesn't fit into what is left; nothing was stored, nothing may be sent.
+            LimitReached: It doesn't fit into what is left, or what must be kept wouldn't; nothing was stored,
+                nothing may be sent.
 
         Cancellation: its row may be stored; it is closed as never sent, and nothing is owed for it.
         """
         if self.stage_cancelled():
             raise asyncio.CancelledError  # asked to stop: no request begins after that
+        keep_input, keep_output = self._kept(start)
         reservation = self._budget.reserve(
-            input_estimate=start.input_tokens_estimate, max_output=start.max_output_tokens, price=start.price
+            input_estimate=start.input_tokens_estimate,
+            max_output=start.max_output_tokens,
+            price=start.price,
+            keep_input=keep_input,
+            keep_output=keep_output,
         )
         self._open[start.attempt_id] = _Open(start, reservation)
         self._items.register(self._stage.session_id, self._spec(start))
@@ -132,6 +146,16 @@ class StageLedger:
             await self.end(AttemptFinish(attempt_id=start.attempt_id, status="cancelled", usage=NOTHING_SENT))
             raise
         return reservation.max_output_tokens
+
+    def _kept(self, start: AttemptStart) -> tuple[int, int]:
+        """What the request that may have to follow needs: it is longer by as much as any was so far."""
+        estimate = start.input_tokens_estimate
+        if self._latest_estimate is not None:
+            self._growth = max(self._growth, estimate - self._latest_estimate)
+        self._latest_estimate = estimate
+        if not self.keeps_for_answer:
+            return 0, 0
+        return estimate + self._growth, min(ANSWER_TOKENS, start.max_output_tokens)
 
     async def end(self, finish: AttemptFinish) -> None:
         """Settle the reservation and record how the attempt ended; a second time changes nothing.

@@ -5,8 +5,12 @@ ask ──> an answer that is valid ──────────────�
  │  ├─> nothing: told once, as a correction, then ──────────────────────> provider/empty_result
  │  ├─> cut by the provider: told, three times, then ───────────────────> provider/cut
  │  ├─> withheld by the filter or the model ────────────────────────────> provider/content_filter, refusal
- │  └─> tool calls: done; when one has failed alike in five rounds ─────> invalid_output
- └──────┘  after `max_tool_rounds` of them one last request, without tools, or ──> budget/tool_rounds
+ │  └─> tool calls: done
+ └──────┘
+
+One last request, without tools, is made when `max_tool_rounds` are used up (without an answer then:
+budget/tool_rounds), when what is left of tokens or money is enough for the answer alone (budget/tokens,
+budget/cost), and when one call has failed alike in five rounds (invalid_output).
 """
 
 from __future__ import annotations
@@ -17,12 +21,12 @@ from typing import Final, assert_never
 from remit.contract import StageCompleted, ToolSpec
 from remit.errors import LimitReached, ProviderError
 from remit.events import NewEvent
-from remit.models import AssistantMessage, Finish, ModelRequest, ToolCallBlock, ToolResult
+from remit.models import AssistantMessage, Finish, ModelReply, ModelRequest, ToolCallBlock, ToolResult
 from remit.stages import _notices as notices
 from remit.stages._answers import is_blank, submit_tool
-from remit.stages._asking import Asker
 from remit.stages._calls import CallOutcome, ToolRound
 from remit.stages._conversation import Conversation
+from remit.stages._fitting import FittingAsker
 from remit.stages._ledger import StageLedger
 from remit.stages._log import StageLog
 from remit.stages._nearing import NearingLimits
@@ -52,7 +56,7 @@ class StageLoop:
         stage: StageInput,
         *,
         specs: Sequence[ToolSpec],
-        asker: Asker,
+        asker: FittingAsker,
         hands: ToolRound,
         conversation: Conversation,
         ledger: StageLedger,
@@ -79,6 +83,8 @@ class StageLoop:
         self._rounds = 0
         self._tool_rounds = 0
         self._refused: dict[str, ToolResult] = {}
+        self._closing: LimitReached | StageFailure | None = None
+        """Why the next reply must be the answer, and how the stage ends when it isn't."""
 
     @property
     def known_results(self) -> tuple[ToolResult, ...]:
@@ -112,25 +118,50 @@ class StageLoop:
         self._rounds += 1
         for text in self._take_messages():
             self._conversation.say(notices.from_caller(text))
-        reply = await self._asker.ask(
-            ModelRequest(
-                run_id=self._stage.run_id,
-                stage_id=self._stage.stage_id,
-                round=self._rounds,
-                messages=self._conversation.to_send(),
-                tools=(self._submit,) if self._is_last_request else (*self._specs, self._submit),
-                options=self._stage.options,
-            )
-        )
+        reply = await self._reply()
         message = self._conversation.add_reply(reply.message)
         if not is_blank(message.text):
             self._partial.text = message.text
         return message, reply.finish
 
+    async def _reply(self) -> ModelReply:
+        """A reply; where only the answer still fits into the limits, one to a request for the answer."""
+        if not self._is_last_request:
+            self._ledger.keeps_for_answer = self._rounds > 1
+            try:
+                return await self._asker.ask(self._request)
+            except LimitReached as reached:
+                if not self._ledger.keeps_for_answer:
+                    raise
+                self._close(reached)
+        self._ledger.keeps_for_answer = False
+        try:
+            return await self._asker.ask(self._request)
+        except LimitReached:
+            if not self._asker.give_way(self._request()):
+                raise
+        return await self._asker.ask(self._request)
+
+    def _request(self) -> ModelRequest:
+        return ModelRequest(
+            run_id=self._stage.run_id,
+            stage_id=self._stage.stage_id,
+            round=self._rounds,
+            messages=self._conversation.to_send(),
+            tools=(self._submit,) if self._is_last_request else (*self._specs, self._submit),
+            options=self._stage.options,
+        )
+
+    def _close(self, reached: LimitReached) -> None:
+        """From here on only the answer is asked for."""
+        self._closing = reached
+        limit, cap = str(reached.fields["kind"]), float(str(reached.fields["cap"]))
+        self._conversation.say(notices.last_request_of_limit(self._stage.kind, limit, cap))
+
     @property
     def _is_last_request(self) -> bool:
-        """Whether the tool rounds are used up, so that the next reply must be the answer."""
-        return self._tool_rounds >= self._stage.limits.max_tool_rounds
+        """Whether the next reply must be the answer."""
+        return self._closing is not None or self._tool_rounds >= self._stage.limits.max_tool_rounds
 
     @property
     def _lacks_evidence(self) -> bool:
@@ -158,7 +189,7 @@ class StageLoop:
         if isinstance(meaning, Withheld):
             raise ProviderError("the reply was withheld", reason=meaning.code)
         if self._is_last_request:
-            raise self._rounds_used_up()
+            raise self._closing or self._rounds_used_up()
         match meaning:
             case ToolsAsked():
                 await self._do_calls(meaning.calls)
@@ -229,14 +260,10 @@ class StageLoop:
         outcomes = await self._hands.run([call for call in calls if call.tool_call_id not in refused])
         self._tool_rounds += 1
         results = [refused.get(call.tool_call_id) or outcomes[call.tool_call_id].result for call in calls]
-        notes, hopeless = self._watch_repeats(calls, outcomes)
-        if self._is_last_request:
+        notes = self._watch_repeats(calls, outcomes)
+        if self._closing is None and self._is_last_request:
             notes.append(notices.last_request(self._stage.kind, self._stage.limits.max_tool_rounds))
         self._conversation.add_results(results, note=self._note(notes))
-        if hopeless:
-            raise StageFailure(
-                "invalid_output", self._stage.kind, detail=f"the same call failed in {ENDS_AT} rounds"
-            )
 
     def _refuse(self, calls: Sequence[ToolCallBlock]) -> dict[str, ToolResult]:
         """Calls that aren't carried out, with what the model is told instead."""
@@ -263,20 +290,22 @@ class StageLoop:
 
     def _watch_repeats(
         self, calls: Sequence[ToolCallBlock], outcomes: Mapping[str, CallOutcome]
-    ) -> tuple[list[str], bool]:
-        """What to tell of calls that fail again and again, and whether it is time to stop."""
+    ) -> list[str]:
+        """What to tell of calls that fail again and again; in the end only the answer is asked for."""
         notes: list[str] = []
-        worst = 0
         for call in calls:
             outcome = outcomes.get(call.tool_call_id)
             if outcome is not None and not outcome.failed:
                 self._failing.succeeded(call, changed_files=outcome.changed_files)
             elif outcome is not None or call.name not in {spec.name for spec in self._specs}:
                 count = self._failing.failed(call)
-                worst = max(worst, count)
-                if count >= TOLD_AT:
+                if count >= ENDS_AT:
+                    detail = f"the same call failed in {ENDS_AT} rounds, and no answer followed"
+                    self._closing = StageFailure("invalid_output", self._stage.kind, detail=detail)
+                    notes.append(notices.hopeless_call(self._stage.kind, call.name, count))
+                elif count >= TOLD_AT:
                     notes.append(notices.repeated_call(call.name, count, ENDS_AT))
-        return list(dict.fromkeys(notes)), worst >= ENDS_AT
+        return list(dict.fromkeys(notes))
 
     # ---- limits that are near
 

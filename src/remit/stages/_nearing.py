@@ -8,7 +8,7 @@ from typing import Final
 from remit.contract import LimitWarning
 from remit.primitives import Clock, usd_from_micros
 from remit.stages._ports import StageInput
-from remit.usage import Spent
+from remit.usage import Spent, WorkingTime
 
 NEAR_PERCENT: Final = 80
 """From here on a limit counts as near. (Tokens and money are watched by the budget, at the same mark.)"""
@@ -23,12 +23,21 @@ class NearingLimits:
         stage: The stage; its limits are the caps.
         clock: Its monotonic time measures the stage.
         remaining_s: What stage and run have left, the nearer of the two.
+        working: The run's stopwatch; None: nobody asks.
     """
 
-    def __init__(self, stage: StageInput, *, clock: Clock, remaining_s: Callable[[], float | None]) -> None:
+    def __init__(
+        self,
+        stage: StageInput,
+        *,
+        clock: Clock,
+        remaining_s: Callable[[], float | None],
+        working: WorkingTime | None = None,
+    ) -> None:
         self._stage = stage
         self._clock = clock
         self._remaining_s = remaining_s
+        self._working = working
         self._began = clock.monotonic()
         self._told: set[str] = set()
 
@@ -49,6 +58,8 @@ class NearingLimits:
     def _levels(self, tool_rounds: int) -> Iterator[tuple[str, int, int]]:
         limits = self._stage.limits
         yield "max_tool_rounds", tool_rounds, limits.max_tool_rounds
+        if self._working is not None and limits.working_limit_ms is not None:
+            yield "working_limit_ms", self._working.working_ms(), limits.working_limit_ms
         left_s = self._remaining_s()
         if left_s is None:
             return

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from remit.contract import StageKind
 from remit.stages._answers import SHAPES
 from remit.stages._clip import clip_line
+
+if TYPE_CHECKING:
+    from remit.stages._elision import Shortened
 
 CUT_TEXT: Final = (
     "Your reply was cut off because it was too long, so nothing of it counts. Say it in fewer words, or do "
@@ -20,11 +23,12 @@ CUT_CALL: Final = (
 EMPTY: Final = "Your reply was empty."
 INTERRUPTED: Final = "Interrupted before there was a result. What the call did, if anything, isn't known."
 NOT_BEGUN: Final = "Not carried out: the stage ended before this call's turn."
+FROM_CALLER: Final = "A message of the caller, sent while you were working; it adds to the request:"
 
 
 def from_caller(text: str) -> str:
     """The caller has added something while the stage goes on."""
-    return f"A message of the caller, sent while you were working; it adds to the request:\n\n{text}"
+    return f"{FROM_CALLER}\n\n{text}"
 
 
 def invalid_answer(kind: StageKind, reason: str, *, left: int) -> str:
@@ -72,18 +76,45 @@ def too_many_calls(cap: int) -> str:
 
 def repeated_call(name: str, count: int, cap: int) -> str:
     """The same call has failed again and again."""
+    tool = clip_line(name, max_chars=80)
     return (
-        f"The same call of `{name}` has failed {count} times and won't succeed unchanged; the stage ends "
-        f"when it fails {cap} times. Find out why it fails, or go another way."
+        f"The same call of `{tool}` has failed {count} times and won't succeed unchanged; when it fails "
+        f"{cap} times, no tool is left to you. Find out why it fails, or go another way."
     )
 
 
 def last_request(kind: StageKind, cap: int) -> str:
     """The tool rounds are used up."""
-    return (
-        f"All {cap} tool rounds of this stage are used. No workspace tool is left; your next reply must be "
-        f"the answer. {_how_to_answer(kind)} Say in it what is unfinished."
-    )
+    return f"All {cap} tool rounds of this stage are used. {_answer_now(kind)}"
+
+
+def last_request_of_limit(kind: StageKind, limit: str, cap: float) -> str:
+    """What is left of a limit is enough for the answer and no more."""
+    left = f"What is left of the limit {limit} ({_number(cap)}) is enough for the answer alone."
+    return f"{left} {_answer_now(kind)}"
+
+
+def hopeless_call(kind: StageKind, name: str, count: int) -> str:
+    """The same call has failed so often that the stage is to end."""
+    tool = clip_line(name, max_chars=80)
+    return f"The same call of `{tool}` has failed {count} times. {_answer_now(kind)}"
+
+
+def made_room(shortened: Shortened) -> str:
+    """Old parts of the conversation gave way."""
+    told: list[str] = []
+    if shortened.results_replaced:
+        told.append(
+            f"{shortened.results_replaced} older results are one line each, with how to see them again"
+        )
+    if shortened.rounds_left_out:
+        told.append(
+            f"{shortened.rounds_left_out} of the oldest rounds are taken out; what was done in them is "
+            "listed after the request"
+        )
+    if shortened.results_cut:
+        told.append(f"{shortened.results_cut} results are cut in the middle")
+    return f"Note: this conversation was getting too long. {'; '.join(told)}. Go on with the work."
 
 
 def limit_near(name: str, value: float, cap: float) -> str:
@@ -91,6 +122,13 @@ def limit_near(name: str, value: float, cap: float) -> str:
     return (
         f"Note: {_percent(value, cap)} % of the limit {name} is used ({_number(value)} of {_number(cap)}). "
         "Finish what matters most, then answer."
+    )
+
+
+def _answer_now(kind: StageKind) -> str:
+    return (
+        "No workspace tool is left; your next reply must be the answer. "
+        f"{_how_to_answer(kind)} Say in it what is unfinished."
     )
 
 

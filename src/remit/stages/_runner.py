@@ -12,6 +12,7 @@ from remit.stages._answers import SHAPES
 from remit.stages._asking import Asker
 from remit.stages._calls import ToolRound
 from remit.stages._conversation import Conversation
+from remit.stages._fitting import FittingAsker
 from remit.stages._ledger import StageLedger, WorkItems
 from remit.stages._log import StageLog
 from remit.stages._loop import StageLoop
@@ -19,6 +20,7 @@ from remit.stages._nearing import NearingLimits, near_already
 from remit.stages._notices import limit_near
 from remit.stages._ports import Journal, Partial, StageAnswer, StageInput, Tools
 from remit.stages._prompts import first_messages
+from remit.stages._room import Room
 from remit.usage import Budget, WorkingTime
 
 
@@ -105,15 +107,18 @@ class StageRunner:
         ]
         conversation = Conversation(log, self._ids, head=first_messages(stage, note="\n".join(notes) or None))
         hands = ToolRound(stage, self._tools, log, specs=specs, partial=partial, clock=self._clock)
+        asker = Asker(stage, self._pool, ledger, self._journal, partial=partial, remaining_s=remaining_s)
+        room = Room(window_tokens=self._pool.context_window_tokens, input_tokens=self._pool.input_room_tokens)
+        readable = any(spec.name == "read_output" for spec in specs)
         loop = StageLoop(
             stage,
             specs=specs,
-            asker=Asker(stage, self._pool, ledger, self._journal, partial=partial, remaining_s=remaining_s),
+            asker=FittingAsker(asker, conversation, room=room, readable=readable),
             hands=hands,
             conversation=conversation,
             ledger=ledger,
             log=log,
-            nearing=NearingLimits(stage, clock=self._clock, remaining_s=remaining_s),
+            nearing=NearingLimits(stage, clock=self._clock, remaining_s=remaining_s, working=self._working),
             partial=partial,
             take_messages=self._take_messages,
         )

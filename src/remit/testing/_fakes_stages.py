@@ -14,7 +14,7 @@ from itertools import count
 from typing import Any, TypeAlias
 
 from remit.contract import AttemptUsage, ToolResponse
-from remit.errors import ProviderError
+from remit.errors import LimitReached, ProviderError
 from remit.events import Artifact, Ephemeral, NewEvent, TranscriptEntry, number_event
 from remit.models import (
     AssistantBlock,
@@ -84,10 +84,18 @@ class FakePool:
         replies: What comes back, request by request; a function sees the request first.
         price: The price of every attempt.
         max_output_tokens: The most output that an attempt says it may bring.
+        context_window_tokens: How much a conversation may hold.
     """
 
-    def __init__(self, *replies: Played, price: Price | None = FREE, max_output_tokens: int = 4_096) -> None:
+    def __init__(
+        self,
+        *replies: Played,
+        price: Price | None = FREE,
+        max_output_tokens: int = 4_096,
+        context_window_tokens: int = 128_000,
+    ) -> None:
         self.name = "fake"
+        self.context_window_tokens = self.input_room_tokens = context_window_tokens
         self.requests: list[ModelRequest] = []
         self.begun = asyncio.Event()
         """Set while an attempt is in flight."""
@@ -126,7 +134,11 @@ class FakePool:
         played = self._replies.pop(0)
         reply = played(request) if callable(played) else played
         attempt_id = f"att_{next(self._attempts)}"
-        self.bounds.append(await ledger.begin(self._start(request, attempt_id)))
+        try:
+            self.bounds.append(await ledger.begin(self._start(request, attempt_id)))
+        except LimitReached:
+            self._replies.insert(0, played)  # nothing was sent, so nobody has had it
+            raise
         self.begun.set()
         try:
             return await self._play(request, reply, attempt_id, ledger, on_delta)

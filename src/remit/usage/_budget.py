@@ -130,26 +130,31 @@ class Budget:
         max_output: int,
         price: Price | None,
         min_output: int = MIN_OUTPUT_TOKENS,
+        keep_input: int = 0,
+        keep_output: int = 0,
     ) -> Reservation:
         """Hold the worst case of a request, or refuse it; nothing waits between looking and holding.
 
         Where only the output bound is too large, it is lowered to what still fits, but not below
         `min_output`: the reservation says which bound the request must be sent with.
 
+        Args:
+            input_estimate: Tokens that are sent.
+            max_output: The most tokens that can come.
+            price: What they cost; None: nobody priced them.
+            min_output: Less output than this isn't worth asking for.
+            keep_input: Input that must still fit afterwards, for a later request.
+            keep_output: Output that must still fit beside it.
+
         Raises:
             LimitReached: It doesn't fit (`limit_code` `tokens` or `cost`); nothing is held.
         """
         if input_estimate < 0 or max_output < 1:
             raise MisuseError("a request has at least 0 tokens of input and 1 of output")
-        allowed = max_output
+        allowed, kept = max_output, _worst(keep_input, keep_output, price)
         for budget in self._line():
-            allowed = min(allowed, budget._fitting_output(input_estimate, allowed, price, min_output))
-        cost = (
-            0
-            if price is None
-            else worst_cost_micros(price, input_tokens=input_estimate, output_tokens=allowed)
-        )
-        amount = Spent(input_tokens=input_estimate, output_tokens=allowed, cost_micros=cost)
+            allowed = min(allowed, budget._fitting_output(input_estimate, allowed, price, min_output, kept))
+        amount = _worst(input_estimate, allowed, price)
         for budget in self._line():
             budget._reserved = budget._reserved.plus(amount)
         return Reservation(self, amount=amount, price=price)
@@ -185,13 +190,15 @@ class Budget:
             yield budget
             budget = budget._parent
 
-    def _fitting_output(self, tokens_in: int, wished: int, price: Price | None, min_output: int) -> int:
-        """The most output up to `wished` that fits here.
+    def _fitting_output(
+        self, tokens_in: int, wished: int, price: Price | None, min_output: int, kept: Spent
+    ) -> int:
+        """The most output up to `wished` that fits here, beside what is kept for later.
 
         Raises:
             LimitReached: Less than is worth asking for would fit.
         """
-        held = self._subtree.plus(self._reserved)
+        held = self._subtree.plus(self._reserved).plus(kept)
         worth = min(wished, min_output)
         for cap in self._caps:
             fitting = cap.fitting_output(held, tokens_in=tokens_in, price=price)
@@ -257,6 +264,16 @@ class _Cap:
     def shown(self, value: int) -> int | float:
         """In the limit's own unit."""
         return usd_from_micros(value) if self.name == "max_cost_usd" else value
+
+
+def _worst(input_tokens: int, output_tokens: int, price: Price | None) -> Spent:
+    """The most that a request of this size can use."""
+    cost = (
+        0
+        if price is None or not (input_tokens or output_tokens)
+        else worst_cost_micros(price, input_tokens=input_tokens, output_tokens=output_tokens)
+    )
+    return Spent(input_tokens=input_tokens, output_tokens=output_tokens, cost_micros=cost)
 
 
 def _caps(limits: Limits) -> tuple[_Cap, ...]:

@@ -76,7 +76,7 @@ _READ_FILE: Final = _spec(
 _READ_OUTPUT: Final = _spec(
     "read_output",
     "read",
-    "Read the whole output of an earlier call that was shown only in part.",
+    "Read the whole output of an earlier call that was shown only in part, or left out later to save room.",
     {
         "tool_call_id": _text("The id that the cut output names."),
         "offset_bytes": _count("Where to begin."),
