@@ -6,7 +6,10 @@ which die with it.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -14,9 +17,12 @@ from typing import Self
 from remit.contract import NodeRequest, NodeResponse
 from remit.errors import MisuseError
 from remit.primitives import Clock, Ids
-from remit.workspaces import McpServer, NodeService, WorkspaceSettings
+from remit.workspaces import KeepLimits, McpServer, NodeService, WorkspaceSettings
 
 __all__ = ["EmbeddedNode", "node_folder"]
+
+_SWEEP_S = 3_600.0
+_log = logging.getLogger(__name__)
 
 
 def node_folder(data: Path) -> Path:
@@ -35,6 +41,7 @@ class EmbeddedNode:
         environment: Of whoever works on this machine: where toolchains and allow-listed variables come from.
         allow_unconfined: Whether sandbox level `none` was allowed by hand.
         servers: The MCP servers that workspaces may name; None: there are none.
+        keep: How much is kept of ended runs, looked at again every hour; None: the default.
     """
 
     def __init__(
@@ -47,6 +54,7 @@ class EmbeddedNode:
         environment: Mapping[str, str],
         allow_unconfined: bool = False,
         servers: Mapping[str, McpServer] | None = None,
+        keep: KeepLimits | None = None,
     ) -> None:
         self._workspaces = tuple(workspaces.values())
         self._data = node_folder(data)
@@ -55,6 +63,8 @@ class EmbeddedNode:
         self._environment = environment
         self._allow_unconfined = allow_unconfined
         self._servers = servers
+        self._keep = keep
+        self._stack = AsyncExitStack()
         self._service: NodeService | None = None
 
     async def __aenter__(self) -> Self:
@@ -66,15 +76,26 @@ class EmbeddedNode:
             environment=self._environment,
             allow_unconfined=self._allow_unconfined,
             servers=self._servers,
+            keep=self._keep,
         )
+        self._stack.push_async_callback(self._service.aclose)
+        group = await self._stack.enter_async_context(asyncio.TaskGroup())
+        self._stack.callback(group.create_task(self._sweep_hourly(self._service)).cancel)
         return self
+
+    async def _sweep_hourly(self, service: NodeService) -> None:
+        while True:
+            await self._clock.sleep(_SWEEP_S)
+            try:
+                await service.sweep()
+            except OSError as error:
+                _log.warning("what ended runs left couldn't be collected: %s", error.strerror or error)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        service, self._service = self._service, None
-        if service is not None:
-            await service.aclose()
+        self._service = None
+        await self._stack.aclose()
 
     @property
     def service(self) -> NodeService:

@@ -67,7 +67,7 @@ def test_undo_of_a_delivery_that_was_killed(line: CommandLine) -> None:
 
 
 def test_the_patch_of_a_run_that_was_killed(line: CommandLine) -> None:
-    """R57: a patch that was never stored is not "no changes"."""
+    """R57: before the next start a patch that was never stored is not "no changes"; after it, it is there."""
     line.use(PLAN, FIX, shell("sleep 7531"))
     process = line.start("run", "fix it")
     wait_for_process("sleep 7531")
@@ -79,7 +79,10 @@ def test_the_patch_of_a_run_that_was_killed(line: CommandLine) -> None:
     line.use(PLAN)
     line.run("run", "another")
     ended = line.run("patch", run["id"])
-    for done in (unended, ended):
-        assert done.returncode == 2
-        assert "changed nothing" not in done.stderr
-        assert "isn't known" in done.stderr
+    assert unended.returncode == 2
+    assert "changed nothing" not in unended.stderr
+    assert "isn't known" in unended.stderr
+    assert ended.returncode == 0, ended.stderr
+    assert "+    return number * 2" in ended.stdout
+    lost = next(one for one in line.runs() if one["id"] == run["id"])
+    assert (lost["patch"]["files"], lost["patch"]["reviewed"]) == (1, False)

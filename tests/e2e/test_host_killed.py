@@ -103,6 +103,9 @@ async def test_killed_in_a_tool(world: World) -> None:
         assert lost.types[-1] == "run.indeterminate"
         assert lost.types.count("run.settling") == 1
         assert lost.bill.coverage.attempts == 3
+        (view,) = host.swept
+        assert view.patch is not None, "what its checkout held is read at the next start"
+        assert (view.patch.files, view.patch.reviewed) == (1, False)
         run = await host.start(world.request())
         assert (await run.ended()).status == "completed"
     assert differing(before, look_closely(world.root)) == {"calc/__init__.py"}
@@ -138,8 +141,11 @@ async def test_killed_in_a_check_on_the_base(world: World) -> None:
     assert kill_9(process) == set()
     assert gone_within(word, 0)
     assert look_closely(world.root) == before
+    checkouts = world.data / "node" / "checkouts"
+    assert [path.name[:8] for path in checkouts.iterdir()] == ["scratch_"]
     async with world.host() as host:
         assert len(host.swept) == 1
+    assert list(checkouts.iterdir()) == [], "the next start removes what the preparation left"
 
 
 FILES = 800

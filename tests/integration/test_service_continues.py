@@ -13,6 +13,7 @@ import pytest
 
 from git_repository import git, look, make_repository, write
 from remit.contract import NodeFailure, Opened, OpenRequest, Prepared, PrepareRequest
+from remit.workspaces._kept import KeepLimits
 from remit.workspaces._sweeping import RUN_FOLDERS_BYTES, sweep_node
 from remit.workspaces.keeper._storage import remove_tree
 from service_kit import FILES, Node, node_of, until
@@ -279,7 +280,8 @@ async def test_old_run_folders_are_collected(tmp_path: Path) -> None:
             set_age(path, now - days * _DAY_S)
     set_age(tmp_path / "runs/run_undoable/deliveries/aa.json", now - 20 * _DAY_S)
     write(tmp_path / "checkouts/run_kept", {"kept": ""})
-    sweep_node(tmp_path, now)
+    os.utime(tmp_path / "checkouts/run_kept/kept", (now, now))
+    sweep_node(tmp_path, now, keep=KeepLimits())
     left = {path.name for path in (tmp_path / "runs").iterdir() if path.is_dir()}
     assert left == {"run_new", "run_kept", "run_undoable"}
 

@@ -15,7 +15,7 @@ from remit.contract import LimitRequest
 from remit.errors import ConfigError
 from remit.models import PoolMember, PoolSettings, ProviderSettings
 from remit.usage import PriceSetting
-from remit.workspaces import McpServer, WorkspaceSettings
+from remit.workspaces import KeepLimits, McpServer, WorkspaceSettings
 
 DEFAULT_BINDING = "reviewed"
 DEFAULT_MAX_COST_USD = "5"
@@ -42,6 +42,8 @@ class Config:
     servers: Mapping[str, McpServer] = field(default_factory=dict[str, McpServer])
     """The MCP servers that those may name."""
     prices: Mapping[str, PriceSetting] = field(default_factory=dict[str, PriceSetting])
+    keep: KeepLimits = field(default_factory=KeepLimits)
+    """How much the local node keeps of ended runs."""
     default_binding: str | None = None
     allow_unconfined: bool = False
     """Whether sandbox level `none` was allowed by hand, for this process."""

@@ -25,12 +25,12 @@ from remit.config._later import refuse_later_binding, refuse_later_workspace
 from remit.config._local import find_local_server
 from remit.config._merge import Table, merge_settings, narrow_limits_of
 from remit.config._providers import DEFAULT_MODELS, IMPLICIT_PROVIDERS, LATER_KEYS
-from remit.config._schema import FileShape, ProviderTable
+from remit.config._schema import FileShape, NodeTable, ProviderTable
 from remit.config._trust import TrustStore, is_inside, refuse_untrusted
 from remit.errors import ConfigError
 from remit.models import PoolSettings
 from remit.usage import PriceSetting
-from remit.workspaces import McpServer, WorkspaceSettings, find_sdk, is_server_name
+from remit.workspaces import KeepLimits, McpServer, WorkspaceSettings, find_sdk, is_server_name
 
 _Shape = TypeVar("_Shape", bound=BaseModel)
 
@@ -83,12 +83,18 @@ def load_config(
         bindings=bindings,
         workspaces={workspace.ref: workspace for workspace in workspaces},
         servers=servers,
+        keep=_keep(shape),
         prices={
             name: _check(PriceSetting, table, ("prices", name), files) for name, table in shape.prices.items()
         },
         default_binding=DEFAULT_BINDING if DEFAULT_BINDING in bindings else next(iter(bindings)),
         allow_unconfined=allow_unconfined,
     )
+
+
+def _keep(shape: FileShape) -> KeepLimits:
+    node = shape.nodes.get("local", NodeTable())
+    return KeepLimits(max_age_s=node.keep_checkouts_ms / 1000, max_bytes=node.keep_checkouts_bytes)
 
 
 def with_default_model(config: Config) -> Config:

@@ -89,6 +89,10 @@ class NodeTable(Model):
 
     alias: str | None = None
     platform: str | None = None
+    keep_checkouts_ms: int = Field(default=14 * 24 * 3_600_000, ge=0)
+    """How long the checkout of an ended run is kept that `preserve` asks for, from its last use on."""
+    keep_checkouts_bytes: int = Field(default=10 << 30, ge=0)
+    """What all kept checkouts may take together on disk; the oldest go first, but none of the last day."""
     workspaces: tuple[dict[str, Any], ...] = ()
 
 

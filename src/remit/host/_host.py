@@ -15,6 +15,7 @@ from remit.errors import MisuseError, NotFound
 from remit.host._asking import Asked, check_asked
 from remit.host._parts import HostSettings, Parts, open_parts
 from remit.host._run import CancelOutcome, Reach, Run, stop_of
+from remit.host._salvaging import salvage_for
 from remit.host._states import HostStatus, HostTrigger, next_host_status
 from remit.host._watching import OnEvent, Watch
 from remit.node_agent import EmbeddedNode
@@ -107,7 +108,12 @@ class Host:
                 on_stop=self._note_stop,
             )
             self._move(HostTrigger.OPEN)
-            self.swept = await sweep_dead_runs(self._parts.store, self._parts.epoch, self.clock)
+            self.swept = await sweep_dead_runs(
+                self._parts.store,
+                self._parts.epoch,
+                self.clock,
+                salvage=salvage_for(self.config, self._parts),
+            )
             self._move(HostTrigger.RECOVER)
             self._stack = stack.pop_all()
         return self

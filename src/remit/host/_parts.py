@@ -130,6 +130,7 @@ class _Opening:
                 environment=config.environment,
                 allow_unconfined=config.allow_unconfined,
                 servers=config.servers,
+                keep=config.keep,
             )
         )
         link = await stack.enter_async_context(InProcessLink(node))

@@ -49,6 +49,7 @@ from remit.runs._ports import (
     Submitted,
 )
 from remit.runs._projection import VIEW_TYPES, fold_event, fold_payload
+from remit.runs._salvage import Salvage, Salvaged, salvage_checkout
 from remit.runs._scope import Deadline, Scope, ScopeEnd
 from remit.runs._sessions import MAX_CONTEXT_CHARS, StoreSessions, describe_run
 from remit.runs._shield import despite_cancel
@@ -94,6 +95,8 @@ __all__ = [
     "RunDriver",
     "RunStore",
     "RunTimes",
+    "Salvage",
+    "Salvaged",
     "Scope",
     "ScopeEnd",
     "Session",
@@ -140,6 +143,7 @@ __all__ = [
     "next_status",
     "queue_terminal",
     "refuse_later",
+    "salvage_checkout",
     "snapshot_of",
     "split_request",
     "stage_clock",

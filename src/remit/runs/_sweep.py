@@ -8,17 +8,26 @@ from remit.events import Event, NewEvent, terminal_type
 from remit.primitives import Clock
 from remit.runs._loose_ends import close_loose_ends
 from remit.runs._ports import RunStore, StoredRun
+from remit.runs._salvage import Salvage, Salvaged
 from remit.runs._states import Trigger, next_status
 from remit.usage import LedgerRow, summarise
 
 _PAGE = 500
 
 
-async def sweep_dead_runs(store: RunStore, epoch: str, clock: Clock) -> tuple[RunView, ...]:
+async def sweep_dead_runs(
+    store: RunStore, epoch: str, clock: Clock, *, salvage: Salvage | None = None
+) -> tuple[RunView, ...]:
     """End every unfinished run of a dead host epoch `indeterminate/lost`, code `unproven`.
 
     Its usage is read all the same, its children's too: what was known of it when its host died stays on the
     bill. Children are ended before their parents, so that a parent's bill is that of its whole tree.
+
+    Args:
+        store: Where the runs are.
+        epoch: The host that ends them.
+        clock: Tells when.
+        salvage: Reads what a run's checkout held, once its own host can't any more; None: nobody does.
 
     Returns:
         The runs as they ended, oldest first. A run that another host took up meanwhile isn't among them.
@@ -29,13 +38,13 @@ async def sweep_dead_runs(store: RunStore, epoch: str, clock: Clock) -> tuple[Ru
         if claimed is None:
             continue
         try:
-            ended.append(await _end_lost(store, claimed, clock))
+            ended.append(await _end_lost(store, claimed, clock, salvage))
         except OwnershipError:
             continue
     return tuple(reversed(ended))
 
 
-async def _end_lost(store: RunStore, stored: StoredRun, clock: Clock) -> RunView:
+async def _end_lost(store: RunStore, stored: StoredRun, clock: Clock, salvage: Salvage | None) -> RunView:
     view, tenant = stored.view, stored.tenant
     terminal = Terminal.of("lost", "unproven")
     children = await store.children_of(view.id, tenant=tenant)
@@ -45,11 +54,13 @@ async def _end_lost(store: RunStore, stored: StoredRun, clock: Clock) -> RunView
         ends = ()
     below = [row for child in children for row in await _read_tree(store, child)]
     bill = summarise(await _read_rows(store, stored), below)
+    left = Salvaged() if salvage is None or view.started_at is None else await salvage(stored)
     final = view.model_copy(
         update={
             "status": next_status(RunStatus.SETTLING, Trigger.LOSE),
             "ended_at": clock.now(),
             "terminal": terminal,
+            "patch": left.patch or view.patch,
             "usage": bill.usage,
             "cost_usd": bill.cost_usd,
             "estimated_max_cost_usd": bill.estimated_max_cost_usd,
@@ -66,8 +77,11 @@ async def _end_lost(store: RunStore, stored: StoredRun, clock: Clock) -> RunView
             NewEvent(type="usage.updated", payload=updated, work_id=view.id),
             NewEvent(type=terminal_type(terminal.kind), payload=RunEnded(run=final), work_id=view.id),
         ],
+        artifacts=left.artifacts,
         tenant=tenant,
     )
+    if left.problem is not None:
+        await store.log(view.id, "checkout.left", {"message": left.problem}, tenant=stored.tenant)
     return final
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from remit.workspaces._finding_checks import find_checks
     from remit.workspaces._keeper import Keeper
+    from remit.workspaces._kept import KeepLimits
     from remit.workspaces._mcp_settings import McpServer, find_sdk, is_server_name
     from remit.workspaces._pinning import WorkspaceRoot, find_workspace_root
     from remit.workspaces._probe import Probe, choose_sandbox, sandbox_fix
@@ -49,6 +50,7 @@ _HOMES = {
     "Keeper": "_keeper",
     "KeeperLost": "_failures",
     "Limits": "_checkout_request",
+    "KeepLimits": "_kept",
     "McpServer": "_mcp_settings",
     "Mount": "_settings",
     "NodeService": "_service",
@@ -91,6 +93,7 @@ __all__ = [
     "CommandSpec",
     "Deliveries",
     "DeliveryOrder",
+    "KeepLimits",
     "Keeper",
     "KeeperLost",
     "Limits",

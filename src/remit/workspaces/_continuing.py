@@ -20,13 +20,21 @@ from pydantic import ValidationError
 from remit.errors import NodeError
 from remit.workspaces._base import BasePin
 from remit.workspaces._collect import MAX_CHANGED
+from remit.workspaces._kept import KEPT, mark_kept
 from remit.workspaces._snapshot import RunFolder
-from remit.workspaces._sweeping import KEPT
 from remit.workspaces.keeper._copy import CopyBounds, copy_tree
 from remit.workspaces.keeper._storage import Storage
 from remit.workspaces.keeper._tree import Facts, TreeTooLarge, record_tree, scan_recorded
 
-__all__ = ["KeptCheckout", "copy_kept", "find_kept", "load_root", "read_facts_of_copy", "save_root"]
+__all__ = [
+    "KeptCheckout",
+    "copy_kept",
+    "find_kept",
+    "find_left",
+    "load_root",
+    "read_facts_of_copy",
+    "save_root",
+]
 
 _WORKSPACE = "workspace.json"
 _MAX_RECORDED = 2_000_000
@@ -106,7 +114,29 @@ def find_kept(data: Path, run_id: str, *, ref: str, root: Path) -> KeptCheckout:
             "elsewhere or opened none, or it was removed since; start a new run in its session instead",
             reason="refused",
         )
-    return KeptCheckout(run_id, storage, _load_pin(run_id, workspace), isolation)
+    pin = _load_pin(run_id, workspace)
+    mark_kept(storage.folder)  # it is in use
+    return KeptCheckout(run_id, storage, pin, isolation)
+
+
+def find_left(data: Path, run_id: str) -> tuple[Storage, BasePin, str, Literal["overlay", "copy"]]:
+    """The checkout of a run whose process died, its base, its workspace, and what kind it is. Blocking.
+
+    Raises:
+        NodeError: There is none, or its base is gone (`lost`); what it did can't be told from what its
+            parent did (`refused`).
+    """
+    folder = RunFolder.of(data, run_id).folder
+    storage = Storage(data / "checkouts" / run_id)
+    workspace, isolation = _load_workspace(folder), _isolation_of(storage)
+    if not workspace or isolation is None:
+        raise NodeError(f"no checkout of run {run_id} is left on this node", reason="lost")
+    if (folder / "parent").exists():
+        raise NodeError(
+            "the run was another one's child, and what it did can't be told from its parent's any more",
+            reason="refused",
+        )
+    return storage, _load_pin(run_id, workspace), workspace["ref"], isolation
 
 
 def _isolation_of(storage: Storage) -> Literal["overlay", "copy"] | None:

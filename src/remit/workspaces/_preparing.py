@@ -10,7 +10,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -24,11 +24,13 @@ from remit.workspaces._brief import Brief, BriefFacts, write_brief
 from remit.workspaces._checkout import Checkout
 from remit.workspaces._continuing import KeptCheckout, find_kept
 from remit.workspaces._keeper import Keeper
+from remit.workspaces._owner import note_owner
 from remit.workspaces._pinning import Bases, find_workspace_root
 from remit.workspaces._prepared import BaseReader, PreparedWorkspace, checkout_request
 from remit.workspaces._probe import choose_sandbox
 from remit.workspaces._settings import WorkspaceSettings
 from remit.workspaces._toolchains import Toolchains, find_toolchains
+from remit.workspaces.keeper._storage import remove_unless_held
 
 __all__ = ["Preparer"]
 
@@ -52,6 +54,7 @@ class Preparer:
         ids: Names scratch checkouts.
         environment: Of whoever works on this machine: PATH, HOME, VIRTUAL_ENV.
         allow_unconfined: Whether `sandbox = "none"` was allowed.
+        owner: The node's process, by the name of its lock.
         programs: What a workspace starts beside its own commands.
     """
 
@@ -65,6 +68,7 @@ class Preparer:
         ids: Ids,
         environment: Mapping[str, str],
         allow_unconfined: bool,
+        owner: str,
         programs: Callable[[WorkspaceSettings], Sequence[str]] = lambda settings: (),
     ) -> None:
         self._data = data
@@ -74,6 +78,7 @@ class Preparer:
         self._ids = ids
         self._environment = environment
         self._allow_unconfined = allow_unconfined
+        self._owner = owner
         self._programs = programs
         self._toolchains: dict[tuple[Path, str], tuple[float, Toolchains]] = {}
         self._facts: dict[str, _Shared[BaseFacts]] = {}
@@ -229,20 +234,29 @@ class Preparer:
         keeper = await self._keeper()
         if workspace.isolation == "in_place":
             workspace = replace(workspace, isolation="copy" if keeper.probe.overlay_problem else "overlay")
+        checkout_id = self._ids.new("scratch")
+        storage = self._data / "checkouts" / checkout_id
+        try:
+            return await self._open_scratch(keeper, workspace, checkout_id, storage)
+        except BaseException:
+            with suppress(OSError):
+                await asyncio.to_thread(remove_unless_held, storage)
+            raise
+
+    async def _open_scratch(
+        self, keeper: Keeper, workspace: PreparedWorkspace, checkout_id: str, storage: Path
+    ) -> Checkout:
+        await asyncio.to_thread(note_owner, storage, self._owner)
         request = await asyncio.to_thread(
             checkout_request,
             workspace,
-            checkout_id=self._ids.new("scratch"),
+            checkout_id=checkout_id,
             generation=1,
             data=self._data,
             environment=self._environment,
             allow_unconfined=self._allow_unconfined,
         )
-        try:
-            return await keeper.open(request)
-        except BaseException:
-            await asyncio.to_thread(shutil.rmtree, request.storage, ignore_errors=True)
-            raise
+        return await keeper.open(request)
 
 
 class _Shared(Generic[_Value]):

@@ -28,7 +28,9 @@ from remit.errors import NodeError, RemitError
 from remit.primitives import Clock, Ids
 from remit.workspaces._delivery import Deliveries, Recovered
 from remit.workspaces._keeper import Keeper
+from remit.workspaces._kept import KeepLimits
 from remit.workspaces._mcp_settings import McpServer
+from remit.workspaces._owner import NodeOwner
 from remit.workspaces._receipts import Receipts
 from remit.workspaces._service_answers import failure, reason_of
 from remit.workspaces._service_calls import cancel_calls, run_tool, store_artifact
@@ -54,8 +56,9 @@ class NodeService:
     Requests may be handled at the same time; a slow one holds up no other.
     """
 
-    def __init__(self, parts: NodeParts) -> None:
+    def __init__(self, parts: NodeParts, *, keep: KeepLimits) -> None:
         self._parts = parts
+        self._keep = keep
         self.recovered: tuple[Recovered, ...] = ()
         """Deliveries that a crash had left half done, and what came of them."""
 
@@ -70,6 +73,7 @@ class NodeService:
         environment: Mapping[str, str] | None = None,
         allow_unconfined: bool = False,
         servers: Mapping[str, McpServer] | None = None,
+        keep: KeepLimits | None = None,
     ) -> Self:
         """Open the node's store and put right what an earlier process left half done.
 
@@ -81,15 +85,18 @@ class NodeService:
             environment: Of whoever works on this machine; None: this process's.
             allow_unconfined: Whether `sandbox = "none"` was allowed.
             servers: MCP servers that workspaces may name.
+            keep: How much is kept of ended runs; None: the default.
 
         Raises:
             StorageError: The receipts can't be opened.
         """
         data = await asyncio.to_thread(_make_data, data)
         receipts = await Receipts.open(data / "receipts.sqlite", clock=clock, ids=ids)
+        owner = await asyncio.to_thread(NodeOwner.take, data, ids.new("node"))
         parts = NodeParts(
             workspaces,
             data=data,
+            owner=owner,
             receipts=receipts,
             clock=clock,
             ids=ids,
@@ -97,12 +104,13 @@ class NodeService:
             allow_unconfined=allow_unconfined,
             servers=servers or {},
         )
-        service = cls(parts)
+        service = cls(parts, keep=keep or KeepLimits())
         try:
             service.recovered = await asyncio.to_thread(service.deliveries.recover)
-            await asyncio.to_thread(sweep_node, data, clock.now().timestamp())
+            await service.sweep()
         except BaseException:
             await receipts.aclose()
+            owner.release()
             raise
         return service
 
@@ -129,6 +137,11 @@ class NodeService:
         """
         return await self._parts.get_keeper()
 
+    async def sweep(self) -> None:
+        """Remove what nobody needs any more: at the start and, in a node that lives long, now and then."""
+        now_s = self._parts.clock.now().timestamp()
+        await asyncio.to_thread(sweep_node, self._parts.data, now_s, keep=self._keep)
+
     async def aclose(self) -> None:
         """End everything that runs here, remove the checkouts, close the store. Safe to call twice."""
         node = self._parts
@@ -139,6 +152,7 @@ class NodeService:
         await node.close_keeper()
         await asyncio.to_thread(shutil.rmtree, node.scratch, ignore_errors=True)
         await node.receipts.aclose()
+        node.owner.release()
 
     async def handle(self, request: NodeRequest) -> NodeResponse:
         """Answer one request; what can't be done is a `NodeFailure`.

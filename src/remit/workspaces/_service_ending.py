@@ -10,11 +10,12 @@ from remit.contract import CleanedUp, CleanupRequest, Delivered, DeliverRequest
 from remit.errors import NodeError
 from remit.workspaces._continuing import load_root
 from remit.workspaces._delivery import DeliveryOrder
+from remit.workspaces._kept import mark_kept
 from remit.workspaces._service_answers import delivered_answer
+from remit.workspaces._service_left import clean_up_left
 from remit.workspaces._service_parts import NodeParts
 from remit.workspaces._service_runs import NodeRun, stop_all, to_the_end
 from remit.workspaces._snapshot import RunFolder
-from remit.workspaces._sweeping import KEPT
 
 __all__ = ["clean_up_run", "close_run", "deliver_run"]
 
@@ -44,6 +45,9 @@ async def clean_up_run(node: NodeParts, request: CleanupRequest) -> CleanedUp:
     """Stop everything of a run, and remove or keep its checkout."""
     run = await node.enter(request)
     await stop_all(run, clock=node.clock, grace_ms=0)
+    if run.prepared is None:
+        node.runs.pop(request.run_id, None)
+        return await clean_up_left(node, request)
     kept, problems = await close_run(node, run, keep=request.keep)
     node.runs.pop(request.run_id, None)
     return CleanedUp(
@@ -66,7 +70,7 @@ async def close_run(node: NodeParts, run: NodeRun, *, keep: bool) -> tuple[Path 
             problems = await checkout.close(keep=keep)
             node.cleaned_up_count += 1
             if keep:
-                (checkout.storage / KEPT).touch()
+                await asyncio.to_thread(mark_kept, checkout.storage)
                 return checkout.storage, problems
             await asyncio.to_thread(shutil.rmtree, checkout.storage, ignore_errors=True)
             return None, problems

@@ -8,9 +8,11 @@ from pathlib import Path
 
 from remit.contract import Snapshot, SnapshotRequest
 from remit.workspaces._changes import Changes
+from remit.workspaces._continuing import find_left
 from remit.workspaces._forking import changes_since
 from remit.workspaces._protection import ignores_case
 from remit.workspaces._service_answers import snapshot_answer
+from remit.workspaces._service_left import snapshot_left
 from remit.workspaces._service_parts import NodeParts
 from remit.workspaces._service_runs import NodeRun, stop_all
 from remit.workspaces._snapshot import Bundle, RunFolder, take_snapshot
@@ -23,7 +25,11 @@ _LEFTOVER_GRACE_MS = 2_000
 
 async def snapshot_run(node: NodeParts, request: SnapshotRequest) -> Snapshot:
     """What the checkout holds now, as a patch."""
+    if request.run_id not in node.runs:
+        await asyncio.to_thread(find_left, node.data, request.run_id)  # else there is nothing to fence
     run = await node.enter(request)
+    if run.prepared is None:
+        return await snapshot_left(node, request)
     prepared = run.get_prepared()
     checkout = run.get_checkout()
     leftovers: list[str] = []

@@ -19,7 +19,7 @@ from remit.workspaces._service_parts import NodeParts
 from remit.workspaces._service_runs import Activity, NodeRun
 from remit.workspaces._snapshot import RunFolder
 from remit.workspaces._tools import ToolRunner
-from remit.workspaces.keeper._storage import Storage, remove_tree
+from remit.workspaces.keeper._storage import Storage, remove_unless_held
 from remit.workspaces.keeper._tree import record_tree
 
 __all__ = ["open_run"]
@@ -62,7 +62,7 @@ async def _make_checkout(node: NodeParts, run: NodeRun, prepared: PreparedWorksp
     except BaseException:
         if is_new:
             with suppress(OSError):
-                await asyncio.to_thread(remove_tree, storage)
+                await asyncio.to_thread(remove_unless_held, storage)  # another process may have opened it
         raise
     run.checkout = checkout
     run.put_away.clear()

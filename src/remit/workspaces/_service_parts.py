@@ -13,6 +13,7 @@ from remit.workspaces._collect import IgnoreMemory
 from remit.workspaces._delivery import Deliveries
 from remit.workspaces._keeper import Keeper
 from remit.workspaces._mcp_settings import McpServer
+from remit.workspaces._owner import NodeOwner
 from remit.workspaces._patch import PatchFolders
 from remit.workspaces._pinning import Bases
 from remit.workspaces._plugins import Plugins
@@ -35,6 +36,7 @@ class NodeParts:
         workspaces: Sequence[WorkspaceSettings],
         *,
         data: Path,
+        owner: NodeOwner,
         receipts: Receipts,
         clock: Clock,
         ids: Ids,
@@ -44,6 +46,7 @@ class NodeParts:
     ) -> None:
         self.workspaces = {settings.ref: settings for settings in workspaces}
         self.data = data
+        self.owner = owner
         self.receipts = receipts
         self.clock = clock
         self.environment = environment
@@ -59,9 +62,10 @@ class NodeParts:
             ids=ids,
             environment=environment,
             allow_unconfined=allow_unconfined,
+            owner=owner.id,
             programs=self.plugins.programs,
         )
-        self.scratch = data / "scratch" / ids.new("node")
+        self.scratch = data / "scratch" / owner.id
         self.patch_folders = PatchFolders(self.scratch)
         self.runs: dict[str, NodeRun] = {}
         self.opened_count = 0

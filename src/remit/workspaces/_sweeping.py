@@ -9,15 +9,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from remit.workspaces.keeper._storage import Storage, remove_tree
+from remit.workspaces._kept import KEPT, KeepLimits, collect_kept
+from remit.workspaces._owner import read_owner, remove_dead_owners
+from remit.workspaces.keeper._storage import remove_tree, remove_unless_held
 
-__all__ = ["KEPT", "RUN_FOLDERS_BYTES", "sweep_node"]
+__all__ = ["RUN_FOLDERS_BYTES", "sweep_node"]
 
-KEPT = "kept"
-"""A file of this name in a checkout's folder says that it is kept on purpose."""
-
-_ABANDONED_S = 600
-"""A checkout that no process holds, and that isn't being made just now."""
+_LEFT_S = 24 * 3_600
+"""A run's checkout that no process holds, and that no host has asked to keep or remove since then."""
 _SCRATCH_S = 24 * 3_600
 _UNUSED_S = 14 * 24 * 3_600
 """Bases that no run has started from for so long; the next one makes them anew."""
@@ -29,28 +28,40 @@ RUN_FOLDERS_BYTES = 4 << 30
 _RECENT_S = 24 * 3_600
 
 
-def sweep_node(data: Path, now: float) -> None:
-    """Remove checkouts that a dead process left, old scratch folders, bases long unused, and old runs.
+def sweep_node(data: Path, now: float, *, keep: KeepLimits) -> None:
+    """Remove what dead processes left, kept checkouts that are too old or too many, unused bases, old runs.
 
-    What a kept checkout goes on from stays: its base, and what is known of its run.
+    What a kept checkout goes on from stays: its base, and what is known of its run. What a living process
+    holds or is just making stays.
 
     Args:
         data: The node's data folder.
         now: The time, as file times are counted.
+        keep: How much is kept of ended runs.
     """
-    for entry in _older(data / "checkouts", "*", now - _ABANDONED_S):
-        with suppress(OSError):
-            if not (entry / KEPT).exists():
-                os.close(Storage(entry).lock())  # refused while a keeper holds it
-                remove_tree(entry)
+    living = remove_dead_owners(data)
+    _sweep_checkouts(data, now, living, left_s=max(_LEFT_S, keep.max_age_s))
+    collect_kept(data, now, keep)
     _sweep_bases(data, now)
-    for entry in _older(data / "scratch", "*", now - 2 * _SCRATCH_S):
+    for entry in (data / "scratch").glob("*"):
         with suppress(OSError):
-            remove_tree(entry)
+            if entry.name not in living:
+                remove_tree(entry)
     for entry in _older(data / "facts", "*", now - _UNUSED_S):
         with suppress(OSError):
             entry.unlink()
     _sweep_runs(data, now)
+
+
+def _sweep_checkouts(data: Path, now: float, living: frozenset[str], *, left_s: float) -> None:
+    for entry in (data / "checkouts").glob("*"):
+        with suppress(OSError):
+            if (entry / KEPT).exists():
+                continue
+            owner = read_owner(entry)
+            is_left = entry.lstat().st_mtime < now - left_s if owner is None else owner not in living
+            if is_left:
+                remove_unless_held(entry)
 
 
 def _sweep_bases(data: Path, now: float) -> None:

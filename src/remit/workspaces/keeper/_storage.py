@@ -99,6 +99,25 @@ class Storage:
         return handle
 
 
+def remove_unless_held(folder: Path) -> bool:
+    """Removes a checkout's folder, holding its lock meanwhile; False: a process holds it, nothing was done.
+
+    Raises:
+        OSError: something in it can't be removed.
+    """
+    try:
+        handle = Storage(folder).lock()
+    except BlockingIOError:
+        return False
+    except FileNotFoundError:
+        return True
+    try:
+        remove_tree(folder)
+    finally:
+        os.close(handle)
+    return True
+
+
 def remove_tree(folder: Path) -> None:
     """Removes a folder whatever modes a command has left in it; absent is fine.
 

@@ -30,6 +30,7 @@ _MESSAGE_BYTES: Final = 64
 _ORDER_TIMEOUT_S: Final = 20.0
 _SWEEP_AGAIN_S: Final = 0.005
 _LAST_SWEEPS: Final = 400
+_EMPTY_SWEEPS: Final = 2
 
 
 class Zygote:
@@ -56,9 +57,11 @@ class Zygote:
             return
         self._loop.watch(self._control.fileno(), readable=self._read)
         gc.freeze()  # what is here now is shared with every keeper; a collection would only copy it
-        self._loop.run()
-        if self._alive:
-            self._end_everything()
+        try:
+            self._loop.run()
+        finally:
+            if self._alive:
+                self._end_everything()
 
     def _read(self) -> None:
         size = array.array("i").itemsize
@@ -118,10 +121,11 @@ class Zygote:
         os.waitpid(pid, 0)
         self._sweep()
 
-    def _sweep(self) -> None:
-        strangers = self._kill_strangers()
-        if strangers:
-            self._loop.after(_SWEEP_AGAIN_S, self._sweep)
+    def _sweep(self, empty: int = 0) -> None:
+        """Kills what a dead keeper left, until twice in a row nothing was found: one look may miss one."""
+        empty = 0 if self._kill_strangers() else empty + 1
+        if empty < _EMPTY_SWEEPS:
+            self._loop.after(_SWEEP_AGAIN_S, lambda: self._sweep(empty))
 
     def _kill_strangers(self) -> int:
         strangers = [pid for pid in _processes.children_of(os.getpid()) if pid not in self._keepers]
@@ -138,10 +142,23 @@ class Zygote:
                 os.kill(pid, signal.SIGKILL)
         self._keepers.clear()
         for _ in range(_LAST_SWEEPS):
-            if not self._kill_strangers():
+            # An empty list of children proves nothing: one may have come while it was read. ECHILD does.
+            # Who ends here hands its own children to us, so there may be more each time.
+            self._kill_strangers()
+            if _all_reaped():
                 break
             time.sleep(_SWEEP_AGAIN_S)
         _cgroups.remove_pids_folder(os.getpid())
+
+
+def _all_reaped() -> bool:
+    """Reaps what has ended; whether there is no child any more, ended or not."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return True
+    return False
 
 
 def _read_order(link: socket.socket) -> dict[str, Any] | None:

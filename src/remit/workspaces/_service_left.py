@@ -1,0 +1,110 @@
+"""Checkouts that a dead process left: what they hold can still be read, and they are kept or removed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from remit.contract import CleanedUp, CleanupRequest, Snapshot, SnapshotRequest
+from remit.errors import NodeError
+from remit.workspaces._base import BasePin
+from remit.workspaces._collect import MAX_CHANGED, IgnoreMemory
+from remit.workspaces._continuing import find_left, read_facts_of_copy
+from remit.workspaces._kept import KEPT, mark_kept
+from remit.workspaces._protection import ignores_case
+from remit.workspaces._service_answers import snapshot_answer
+from remit.workspaces._service_parts import NodeParts
+from remit.workspaces._settings import WorkspaceSettings
+from remit.workspaces._snapshot import RunFolder, take_snapshot
+from remit.workspaces.keeper._storage import Storage, remove_unless_held
+from remit.workspaces.keeper._tree import Scan, scan_recorded, scan_upper
+
+__all__ = ["Left", "clean_up_left", "snapshot_left"]
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A checkout that no process holds, and the base that it is measured against."""
+
+    storage: Storage
+    pin: BasePin
+    ref: str
+    isolation: Literal["overlay", "copy"]
+
+    @property
+    def layer(self) -> Path:
+        """Where its files lie."""
+        return self.storage.upper if self.isolation == "overlay" else self.storage.tree
+
+    def scan(self) -> Scan:
+        """Look through them. Blocking."""
+        if self.isolation == "overlay":
+            return scan_upper(str(self.layer), max_entries=MAX_CHANGED)
+        if not self.storage.facts.is_file():
+            raise NodeError("what the run changed in its copy isn't known any more", reason="unavailable")
+        facts = read_facts_of_copy(self.storage)
+        return scan_recorded(str(self.layer), facts, max_entries=MAX_CHANGED)
+
+
+async def snapshot_left(node: NodeParts, request: SnapshotRequest) -> Snapshot:
+    """What a checkout holds that was open when its process died.
+
+    Raises:
+        NodeError: `lost` where there is none; else why it can't be read.
+    """
+    left = await asyncio.to_thread(_find, node, request.run_id)
+    lock = await asyncio.to_thread(_lock, left)
+    try:
+        bundle = await take_snapshot(
+            node.bases.git,
+            RunFolder.of(node.data, request.run_id),
+            pin=left.pin,
+            listing=await node.bases.list_base(left.pin),
+            scan=await asyncio.to_thread(left.scan),
+            result=left.layer,
+            folders=node.patch_folders,
+            ignored=IgnoreMemory(node.scratch),
+        )
+    finally:
+        os.close(lock)
+    ignore_case = await asyncio.to_thread(ignores_case, Path(left.pin.root))
+    settings = node.workspaces.get(left.ref) or WorkspaceSettings(ref=left.ref, root=Path(left.pin.root))
+    return snapshot_answer(request, bundle, settings, ignore_case=ignore_case, leftovers=())
+
+
+async def clean_up_left(node: NodeParts, request: CleanupRequest) -> CleanedUp:
+    """Keep or remove what a dead process left of a run; nothing where there is nothing, or it is open."""
+    folder = node.data / "checkouts" / request.run_id
+    kept = await asyncio.to_thread(_put_away, folder, keep=request.keep)
+    return CleanedUp(
+        run_id=request.run_id,
+        generation=request.generation,
+        kept=kept,
+        folder=str(folder) if kept else None,
+    )
+
+
+def _put_away(folder: Path, *, keep: bool) -> bool:
+    if not folder.is_dir():
+        return False
+    if keep or (folder / KEPT).is_file():
+        mark_kept(folder)
+        return True
+    if not remove_unless_held(folder):
+        raise NodeError("the run's checkout is open in another process", reason="unavailable")
+    return False
+
+
+def _find(node: NodeParts, run_id: str) -> Left:
+    storage, pin, ref, isolation = find_left(node.data, run_id)
+    return Left(storage, pin, ref, isolation)
+
+
+def _lock(left: Left) -> int:
+    try:
+        return left.storage.lock_shared()
+    except BlockingIOError:
+        raise NodeError("the run's checkout is open in another process", reason="unavailable") from None

@@ -1,0 +1,170 @@
+"""What a dead process leaves of its runs: read, kept, collected; and what lives is never touched."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from git_repository import make_repository, write
+from remit.contract import CleanedUp, CleanupRequest, NodeFailure, Snapshot, SnapshotRequest
+from remit.workspaces._kept import KeepLimits, collect_kept, mark_kept
+from remit.workspaces._owner import NodeOwner, note_owner
+from remit.workspaces._sweeping import sweep_node
+from remit.workspaces.keeper import _processes
+from remit.workspaces.keeper._storage import Storage, remove_unless_held
+from service_kit import FILES, Node, node_of, until
+
+_DAY_S = 24 * 3_600
+_NOW = 1_000 * _DAY_S
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return make_repository(tmp_path.resolve() / "app", FILES)
+
+
+async def kill_keeper(node: Node, storage: Path) -> None:
+    """End the node's processes as a kill -9 of the node does: nothing is put away."""
+    keeper = await node.service.get_keeper()
+    os.kill(keeper.pid, signal.SIGKILL)
+
+    def is_free() -> bool:
+        try:
+            os.close(Storage(storage).lock())
+        except BlockingIOError:
+            return False
+        return True
+
+    await until(is_free)
+
+
+@pytest.mark.parametrize("isolation", ["overlay", "copy"])
+@pytest.mark.parametrize("keep", [True, False])
+async def test_the_checkout_of_a_dead_process_is_read(
+    tmp_path: Path, root: Path, isolation: str, keep: bool
+) -> None:
+    """R57: patch is set however the run ended: the next process reads it, then keeps or removes it."""
+    storage = tmp_path / "data/checkouts/run_1"
+    async with node_of(tmp_path, root, isolation=isolation) as node:
+        await node.open("run_1")
+        await node.tool("write_file", relative_path="half.txt", content="half\n")
+        expected = await node.snapshot()
+        await kill_keeper(node, storage)
+        async with node_of(tmp_path, root) as later:
+            asked = SnapshotRequest(run_id="run_1", generation=2)
+            seen = await later.ask(asked, Snapshot)
+            assert (seen.patch, seen.content_hash) == (expected.patch, expected.content_hash)
+            assert "+half" in seen.patch
+            cleanup = CleanupRequest(run_id="run_1", generation=2, keep=keep)
+            assert (await later.ask(cleanup, CleanedUp)).kept is keep
+            assert storage.exists() is keep
+            assert (storage / "kept").exists() is keep
+
+
+async def test_the_checkout_of_a_living_process_is_left_alone(tmp_path: Path, root: Path) -> None:
+    """R57: what another process has open is neither read nor removed."""
+    async with node_of(tmp_path, root) as node, node_of(tmp_path, root) as other:
+        await node.open("run_1")
+        for asked in (SnapshotRequest(run_id="run_1"), CleanupRequest(run_id="run_1", keep=False)):
+            answer = await other.ask(asked, NodeFailure)
+            assert answer.reason == "unavailable"
+            assert "open in another process" in answer.message
+        assert (await node.tool("list_files")).status == "success"
+
+
+async def test_nothing_left_is_said_so(tmp_path: Path, root: Path) -> None:
+    """R57: a run that had no checkout is `lost` here, and asking leaves no trace."""
+    async with node_of(tmp_path, root) as node:
+        answer = await node.ask(SnapshotRequest(run_id="run_9"), NodeFailure)
+        assert answer.reason == "lost"
+        assert not (tmp_path / "data/runs/run_9").exists()
+
+
+def test_a_held_checkout_is_never_removed(tmp_path: Path) -> None:
+    """R58: whoever gives up on a checkout removes it only where no process holds it."""
+    Storage(tmp_path / "c").make()
+    handle = Storage(tmp_path / "c").lock()
+    assert not remove_unless_held(tmp_path / "c")
+    assert (tmp_path / "c/merged").is_dir()
+    os.close(handle)
+    assert remove_unless_held(tmp_path / "c")
+    assert not (tmp_path / "c").exists()
+    assert remove_unless_held(tmp_path / "c")
+
+
+def test_scratch_checkouts_of_dead_owners_go_at_once(tmp_path: Path) -> None:
+    """R58: what a killed preparation left goes at the next start; what a living one is just making stays."""
+    living = NodeOwner.take(tmp_path, "node_living")
+    for name, owner in (("scratch_1", "node_dead"), ("scratch_2", "node_living"), ("scratch_3", "node_held")):
+        note_owner(tmp_path / "checkouts" / name, owner)
+    for name in ("node_dead", "node_living"):
+        write(tmp_path / "scratch" / name, {"x": "x"})
+    held = Storage(tmp_path / "checkouts/scratch_3").lock()
+    sweep_node(tmp_path, _NOW * 10, keep=KeepLimits())
+    assert {path.name for path in (tmp_path / "checkouts").iterdir()} == {"scratch_2", "scratch_3"}
+    assert [path.name for path in (tmp_path / "scratch").iterdir()] == ["node_living"]
+    os.close(held)
+    living.release()
+    sweep_node(tmp_path, _NOW * 10, keep=KeepLimits())
+    assert list((tmp_path / "checkouts").iterdir()) == []
+    assert list((tmp_path / "owners").iterdir()) == []
+
+
+def test_kept_checkouts_are_collected_by_age_and_size(tmp_path: Path) -> None:
+    """Architecture, decision 10: too old ones go, then the oldest of too many, but none open or recent."""
+    ages = {"old": 15, "open": 15, "big": 9, "middle": 5, "small": 3, "recent": 0.5}
+    for name, days in ages.items():
+        folder = tmp_path / "checkouts" / name
+        write(folder, {"upper/x": b"x" * (1_000_000 if name in ("big", "recent") else 100_000)})
+        mark_kept(folder)
+        os.utime(folder / "kept", (_NOW - days * _DAY_S, _NOW - days * _DAY_S))
+    held = Storage(tmp_path / "checkouts/open").lock()
+    limits = KeepLimits(max_age_s=14 * _DAY_S, max_bytes=2_200_000)
+    collect_kept(tmp_path, _NOW, limits)
+    assert {path.name for path in (tmp_path / "checkouts").iterdir()} == {"open", "middle", "small", "recent"}
+    collect_kept(tmp_path, _NOW, KeepLimits(max_age_s=14 * _DAY_S, max_bytes=0))
+    os.close(held)
+    assert {path.name for path in (tmp_path / "checkouts").iterdir()} == {"open", "recent"}
+    collect_kept(tmp_path, _NOW, KeepLimits(max_age_s=0))
+    assert list((tmp_path / "checkouts").iterdir()) == []
+
+
+_MISSED = """
+import os, signal, socket, sys, time
+from remit.workspaces.keeper import _processes
+from remit.workspaces.keeper._zygote import Zygote
+
+seen, looks = _processes.children_of, []
+
+def incomplete(pid):
+    looks.append(pid)
+    return () if len(looks) < 3 else seen(pid)
+
+_processes.children_of = incomplete
+child = os.fork()
+if child == 0:
+    time.sleep(600)
+    os._exit(0)
+Zygote(socket.socketpair()[0], {})._end_everything()
+print(child, flush=True)
+"""
+
+
+async def test_the_zygote_ends_when_no_child_is_left_and_not_before() -> None:
+    """R2: the kernel's list of children may lack one that came while it was read, so empty isn't none."""
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-c", _MISSED],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    process = _processes.read_process(int(done.stdout))
+    assert process is None or process.ended
