@@ -16,8 +16,6 @@ LATER: list[tuple[dict[str, Any], str]] = [
     ({"webhook": "https://example.org/x"}, "webhook"),
     ({"in_place": True}, "in_place"),
     ({"profile": "answer"}, "profile"),
-    ({"delivery": "branch"}, "delivery"),
-    ({"delivery": {"mode": "patch", "approval": "required"}}, "delivery.approval"),
 ]
 
 
@@ -45,7 +43,6 @@ def test_plain_requests_pass() -> None:
 SETTINGS = [
     '[bindings.a]\ndelegate = true\nprofile = "direct"\n',
     '[bindings.a]\nprofile = "answer"\n',
-    '[bindings.a]\ndelivery = "branch"\n',
     '[[nodes.local.workspaces]]\nref = "a"\nroot = "."\nsetup = ["make"]\n',
     '[[nodes.local.workspaces]]\nref = "a"\nroot = "."\nsandbox = "landlock"\n',
     '[[nodes.local.workspaces]]\nref = "a"\nroot = "."\nisolation = "in_place"\n',

@@ -214,9 +214,17 @@ class ServedHost(Protocol):
         ...
 
     async def deliver(
-        self, run: StoredRun, *, caller: Caller, unreviewed: bool, allow_protected: bool
+        self,
+        run: StoredRun,
+        *,
+        caller: Caller,
+        unreviewed: bool,
+        allow_protected: bool,
+        branch: str | None = None,
     ) -> Delivery:
-        """Apply the patch of an ended run to its workspace, all or nothing.
+        """Let a run that waits for approval deliver, or deliver the patch of an ended one, all or nothing.
+
+        With a branch an ended one's goes there as a commit, else to the workspace's tree.
 
         Raises:
             PreconditionFailed: It can't be; the message says what would let it.
@@ -225,7 +233,7 @@ class ServedHost(Protocol):
         ...
 
     async def discard(self, run: StoredRun, *, caller: Caller) -> Delivery:
-        """Let the patch of an ended run never be applied.
+        """Let the patch of a run that waits for approval, or has ended, never be applied.
 
         Raises:
             PreconditionFailed: It was, or there is none.

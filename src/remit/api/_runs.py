@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pydantic import Field, field_validator
 from starlette.responses import Response
 
@@ -25,7 +23,6 @@ from remit.api._shapes import (
 )
 from remit.contract import (
     CancelReceipt,
-    Delivery,
     Model,
     Moment,
     RunRequest,
@@ -37,7 +34,7 @@ from remit.contract import (
 from remit.errors import NotFound, PreconditionFailed
 from remit.primitives import clean_text
 from remit.requests import parse_request
-from remit.runs import HistoryEntry, StoredRun, Tombstone
+from remit.runs import StoredRun, Tombstone, with_newest_delivery
 
 MAX_WAIT_MS = 3_600_000
 MAX_PAGE = 500
@@ -234,41 +231,26 @@ async def _deliver(call: Call) -> Answer:
     body = checked(DeliverBody, {} if call.body is None else as_object(call.body), "a field of this call")
     stored = await get_run(call)
     delivery = await call.host.deliver(
-        stored, caller=call.caller, unreviewed=body.unreviewed, allow_protected=body.allow_protected
+        stored,
+        caller=call.caller,
+        unreviewed=body.unreviewed,
+        allow_protected=body.allow_protected,
+        branch=body.branch,
     )
-    return json_answer(Delivered(run=end_of(stored.view), delivery=delivery))
+    return json_answer(Delivered(run=end_of(await _view_of(call, stored.view.id)), delivery=delivery))
 
 
 async def _discard(call: Call) -> Answer:
     stored = await get_run(call)
     delivery = await call.host.discard(stored, caller=call.caller)
-    return json_answer(Delivered(run=end_of(stored.view), delivery=delivery))
+    return json_answer(Delivered(run=end_of(await _view_of(call, stored.view.id)), delivery=delivery))
 
 
 async def _with_newest_delivery(call: Call, view: RunView) -> RunView:
     """The run, with what was done with its patch by hand since it ended."""
     if not view.status.ended or view.patch is None:
         return view
-    delivery = newest_delivery(view, await call.host.store.read_history(view.id, tenant=call.tenant))
-    return view if delivery == view.delivery else view.model_copy(update={"delivery": delivery})
-
-
-def newest_delivery(view: RunView, history: Sequence[HistoryEntry]) -> Delivery | None:
-    """The state of a run's delivery after what its host log says. Pure."""
-    delivery = view.delivery
-    for entry in history:
-        match entry.type:
-            case "delivery.completed":
-                delivery = Delivery(mode="apply", status="delivered")
-            case "delivery.conflict":
-                delivery = Delivery(mode="apply", status="conflict")
-            case "delivery.discarded":
-                delivery = Delivery(mode="patch", status="discarded")
-            case "delivery.undone":
-                delivery = view.delivery
-            case _:
-                pass
-    return delivery
+    return with_newest_delivery(view, await call.host.store.read_history(view.id, tenant=call.tenant))
 
 
 async def read_patch(call: Call) -> Answer:
@@ -366,7 +348,7 @@ OPERATIONS = (
         id="deliver_run",
         method="POST",
         path="/api/v1/runs/{id}/deliver",
-        summary="Apply the patch of an ended run to its workspace, all or nothing.",
+        summary="Approve a waiting delivery, or deliver the patch of an ended run, all or nothing.",
         handle=_deliver,
         scope="run",
         names="run",
@@ -380,7 +362,7 @@ OPERATIONS = (
         id="discard_run",
         method="POST",
         path="/api/v1/runs/{id}/discard",
-        summary="Let the patch of an ended run never be applied.",
+        summary="Let the patch of a waiting or ended run never be applied.",
         handle=_discard,
         scope="run",
         names="run",

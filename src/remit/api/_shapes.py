@@ -110,6 +110,8 @@ class DeliverBody(Model):
     """Whether a patch that no review has passed may be applied."""
     allow_protected: StrictBool = False
     """Whether protected paths may be touched."""
+    branch: str | None = None
+    """A new branch that gets it as a commit; None: the workspace's tree does."""
 
 
 class Delivered(Model):

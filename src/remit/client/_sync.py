@@ -196,12 +196,26 @@ class Client:
         return self._ask(Ask(method="POST", path=run_path(run_id, "input"), body={"text": text}, once=True))
 
     def deliver(
-        self, run_id: str, *, unreviewed: bool = False, allow_protected: bool = False
+        self,
+        run_id: str,
+        *,
+        unreviewed: bool = False,
+        allow_protected: bool = False,
+        branch: str | None = None,
     ) -> dict[str, Any]:
-        """Apply the patch of an ended run to its workspace, all or nothing; `{run, delivery}`."""
-        body = {"unreviewed": unreviewed, "allow_protected": allow_protected}
+        """Approve a waiting delivery, or deliver an ended run's patch, all or nothing; `{run, delivery}`."""
+        body = {"unreviewed": unreviewed, "allow_protected": allow_protected, "branch": branch}
         given = {name: value for name, value in body.items() if value}
         return self._ask(Ask(method="POST", path=run_path(run_id, "deliver"), body=given))
+
+    def discard(self, run_id: str) -> dict[str, Any]:
+        """Let the patch of a waiting or ended run never be applied; `{run, delivery}`."""
+        return self._ask(Ask(method="POST", path=run_path(run_id, "discard")))
+
+    def acknowledge(self, run_id: str, *, accepted: bool = True) -> dict[str, Any]:
+        """Accept or refuse the result of a run that waits for it; `{changed, run}`."""
+        body = {"accepted": accepted}
+        return self._ask(Ask(method="POST", path=run_path(run_id, "acknowledge"), body=body))
 
     def cancel_work(self, work_id: str) -> dict[str, Any]:
         """Stop one piece of work; `{changed, work}`."""

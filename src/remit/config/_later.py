@@ -37,5 +37,3 @@ def refuse_later_binding(binding: Binding) -> None:
     where = f"bindings.{binding.name}"
     if binding.profile == "answer":
         raise ConfigError(f'{where}.profile: "answer" comes with a later version')
-    if binding.delivery == "branch":
-        raise ConfigError(f'{where}.delivery: "branch" comes with a later version; use "apply" or "patch"')

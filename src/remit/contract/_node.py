@@ -45,6 +45,8 @@ class PrepareRequest(_RunMessage):
     """The run whose base and kept checkout are taken up; `base` then counts for nothing."""
     parent: str | None = None
     """The run that this one is a child of: its base counts, and what its checkout holds now is the start."""
+    branch: str | None = None
+    """The branch that the result is to go to: one that can't be made is refused now. None: to none."""
     timeout_ms: int = 600_000
 
 
@@ -131,6 +133,10 @@ class DeliverRequest(_RunMessage):
     content_hash: str
     allow_protected: bool = False
     unreviewed: bool = False
+    branch: str | None = None
+    """The new branch that gets them as a commit, instead of the tree; None: the tree."""
+    message: str = ""
+    """The commit's message, whole."""
 
 
 class CleanupRequest(_RunMessage):
@@ -315,6 +321,10 @@ class Delivered(_RunMessage):
     """The paths applied, or those in conflict, or those refused."""
     repeated: bool = False
     """True: it had been done before, and only the receipt was read."""
+    ref: str | None = None
+    """The branch that was made."""
+    why: str | None = None
+    """Why it wasn't done, where the paths don't say it."""
 
 
 class CleanedUp(_RunMessage):

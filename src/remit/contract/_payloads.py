@@ -66,6 +66,10 @@ class RunFinalizing(Model):
 
     content_hash: str | None = None
     leftovers: tuple[str, ...] = ()
+    delivery: Delivery | None = None
+    """`awaiting_approval`: the checks are done, and a person's word is waited for. None: not yet."""
+    patch: PatchSummary | None = None
+    """What the word is about."""
 
 
 class RunSettling(Model):

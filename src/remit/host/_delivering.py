@@ -1,27 +1,30 @@
-"""What is done with the patch of an ended run by hand: may it be, and how."""
+"""What may be done by hand with the patch of an ended run. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from remit.admission import Binding
-from remit.contract import Delivery
 from remit.errors import PreconditionFailed
-from remit.runs import HistoryEntry, StoredRun
-from remit.workspaces import Deliveries, DeliveryOrder, WorkspaceSettings
-
-_SHOWN_PATHS = 10
+from remit.runs import HistoryEntry, StoredRun, newest_delivery
 
 
 def check_deliverable(
     run: StoredRun,
     history: Sequence[HistoryEntry],
     binding: Binding | None,
+    *,
     unreviewed: bool,
     allow_protected: bool,
 ) -> None:
-    """Refuse what must not be applied. Pure.
+    """Refuse what must not be applied.
+
+    Args:
+        run: The run.
+        history: What was done with its patch.
+        binding: Whose callers may say only what it lets them; None: it is gone, and they may say nothing.
+        unreviewed: Whether the caller says that a patch may be taken that no review has passed.
+        allow_protected: Whether the caller says that it may touch protected paths.
 
     Raises:
         PreconditionFailed: The message says what would let it.
@@ -41,7 +44,7 @@ def check_deliverable(
 
 
 def check_discardable(run: StoredRun, history: Sequence[HistoryEntry]) -> None:
-    """Refuse to discard what was applied, or isn't there. Pure.
+    """Refuse to discard what was applied, or isn't there.
 
     Raises:
         PreconditionFailed: The message says why.
@@ -51,46 +54,9 @@ def check_discardable(run: StoredRun, history: Sequence[HistoryEntry]) -> None:
         raise PreconditionFailed("the run hasn't ended yet: cancel it instead", param="id")
     if view.patch is None or not view.patch.files:
         raise PreconditionFailed("the run changed nothing: there is nothing to discard", param="id")
-    applied = view.delivery is not None and (view.delivery.mode, view.delivery.status) == (
-        "apply",
-        "delivered",
-    )
-    if _last(history) == "delivery.completed" or (applied and _last(history) is None):
-        raise PreconditionFailed("the run's patch was applied: `remit undo` takes it back", param="id")
-
-
-def apply_patch(
-    node_data: Path, run: StoredRun, workspace: WorkspaceSettings, *, allow_protected: bool
-) -> Delivery:
-    """Apply it, all or nothing. Blocks.
-
-    Raises:
-        PreconditionFailed: Its files aren't kept any more, or it touches what is protected.
-        NodeError: It can't be written.
-    """
-    patch = run.view.patch
-    assert patch is not None, "as was checked"
-    deliveries = Deliveries(node_data)
-    content_hash = deliveries.find_changes(run.outside_id, patch.sha256)
-    if content_hash is None:
-        raise PreconditionFailed("the files of the run's patch aren't kept any more", param="id")
-    outcome = deliveries.deliver(
-        DeliveryOrder(
-            run_id=run.outside_id,
-            root=workspace.root,
-            content_hash=content_hash,
-            patch_sha256=patch.sha256,
-            protected=workspace.protected,
-            frozen=workspace.freeze,
-            allow_protected=allow_protected,
-        )
-    )
-    if outcome.status == "refused":
-        named = ", ".join(outcome.paths[:_SHOWN_PATHS])
-        raise PreconditionFailed(
-            f"it touches protected paths: {named}; say `allow_protected`", param="allow_protected"
-        )
-    return Delivery(mode="apply", status="conflict" if outcome.status == "conflict" else "delivered")
+    newest = newest_delivery(view, history)
+    if newest is not None and newest.mode != "patch" and newest.status == "delivered":
+        raise PreconditionFailed("the run's patch was delivered: `remit undo` takes it back", param="id")
 
 
 def _last(history: Sequence[HistoryEntry]) -> str | None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from remit.admission import Admitted, Binding, Caller
 from remit.api import Cancelled, NodeRow, Places, ServedStore, WorkRow
 from remit.contract import CancelReceipt, Delivery, RunView, WorkKind
-from remit.errors import NotFound
-from remit.host._delivering import apply_patch, check_deliverable, check_discardable
+from remit.errors import NotFound, PreconditionFailed
+from remit.host._by_hand import ByHand, PatchPlace, deliver_by_hand, delivery_of
+from remit.host._delivering import check_deliverable, check_discardable
 from remit.models import PoolSettings
 from remit.node_agent import node_folder
 from remit.primitives import Clock, Ids
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 _LOOK_UP_S: Final = 5.0
 """For a stop of what this host doesn't drive: it is a look into the store, or the burial of an id."""
+_DELIVERED_WITHIN_MS: Final = 30_000
+"""How long an answer waits for what came of an approved delivery; the run goes on all the same."""
 _WHOLE: Final = frozenset({WorkKind.RUN, WorkKind.STAGE})
 
 
@@ -255,33 +257,65 @@ class HostDoor:
     # ---- deliveries by hand
 
     async def deliver(
-        self, run: StoredRun, *, caller: Caller, unreviewed: bool, allow_protected: bool
+        self,
+        run: StoredRun,
+        *,
+        caller: Caller,
+        unreviewed: bool,
+        allow_protected: bool,
+        branch: str | None = None,
     ) -> Delivery:
-        """Apply the patch of an ended run; see `ServedHost`. Cancellation: it is applied whole, or not."""
+        """Let a run that waits for it deliver, or deliver the patch of an ended one; see `ServedHost`.
+
+        Cancellation: it is applied whole, or not.
+        """
+        if not run.view.status.ended:
+            return await self._approve(run, True)
         history = await self._parts.store.read_history(run.view.id, tenant=run.tenant)
-        check_deliverable(run, history, self.bindings.get(run.view.binding), unreviewed, allow_protected)
+        binding = self.bindings.get(run.view.binding)
+        check_deliverable(run, history, binding, unreviewed=unreviewed, allow_protected=allow_protected)
         workspace = self.workspaces.get(run.view.workspace.ref) if run.view.workspace is not None else None
         if workspace is None:
             raise NotFound("the run's workspace isn't configured here any more", param="id")
-        order = partial(apply_patch, self._node_data(), run, workspace, allow_protected=allow_protected)
-        return await despite_cancel(self._apply(run, order, caller, unreviewed=unreviewed))
-
-    async def _apply(
-        self, run: StoredRun, order: Callable[[], Delivery], caller: Caller, *, unreviewed: bool
-    ) -> Delivery:
-        delivery = await asyncio.to_thread(order)
-        word = "delivery.completed" if delivery.status == "delivered" else "delivery.conflict"
-        data = {"mode": delivery.mode, "by": caller.key_id or "hand", "unreviewed": unreviewed}
-        await self._parts.store.log(run.view.id, word, data, tenant=run.tenant)
-        return delivery
+        wanted = ByHand(
+            branch=branch,
+            unreviewed=unreviewed,
+            allow_protected=allow_protected,
+            by=caller.key_id or "hand",
+        )
+        place = PatchPlace(
+            node_data=self._node_data(),
+            root=workspace.root,
+            protected=workspace.protected,
+            frozen=workspace.freeze,
+            environment=self._host.config.environment,
+        )
+        delivering = deliver_by_hand(run, wanted, place=place, log=self._parts.store, now=self.clock.now())
+        return delivery_of(await despite_cancel(delivering), wanted)
 
     async def discard(self, run: StoredRun, *, caller: Caller) -> Delivery:
         """Let the patch never be applied; see `ServedHost`."""
+        if not run.view.status.ended:
+            return await self._approve(run, False)
         history = await self._parts.store.read_history(run.view.id, tenant=run.tenant)
         check_discardable(run, history)
         data = {"by": caller.key_id or "hand"}
         await self._parts.store.log(run.view.id, "delivery.discarded", data, tenant=run.tenant)
         return Delivery(mode="patch", status="discarded")
+
+    async def _approve(self, run: StoredRun, approved: bool) -> Delivery:
+        """Give a run the word that it waits for, and wait for what comes of it.
+
+        Raises:
+            PreconditionFailed: It doesn't wait for one.
+        """
+        control = self._parts.engine.find_control(run.view.id, tenant=run.tenant)
+        if control is None or not control.approve(approved):
+            raise PreconditionFailed("the run goes on, and doesn't wait for a word on its patch", param="id")
+        await self.wait_ended(run.view.id, tenant=run.tenant, wait_ms=_DELIVERED_WITHIN_MS)
+        delivery = (await self._get(run.view.id, run.tenant)).view.delivery
+        assert delivery is not None, "it has had one since it waited"
+        return delivery
 
     def _node_data(self) -> Path:
         return node_folder(self._host.config.data).resolve()

@@ -11,6 +11,7 @@ from remit.requests._bounds import (
     MAX_TEXT_BYTES,
     MAX_WEBHOOK_CHARS,
 )
+from remit.requests._branches import check_branch_name, default_branch
 from remit.requests._fingerprint import fingerprint
 from remit.requests._limits import narrow_limits, parse_duration_ms, resolve_limits
 from remit.requests._parse import ParsedRequest, parse_request
@@ -26,6 +27,8 @@ __all__ = [
     "MAX_TEXT_BYTES",
     "MAX_WEBHOOK_CHARS",
     "ParsedRequest",
+    "check_branch_name",
+    "default_branch",
     "fingerprint",
     "narrow_limits",
     "parse_duration_ms",

@@ -3,6 +3,7 @@
 from remit.runs._context import RunContext, RunTimes
 from remit.runs._control import CancelAsked, CancelBy, RunControl
 from remit.runs._deadlines import StageClock, queue_terminal, stage_clock, wall_clock_terminal
+from remit.runs._deliveries import newest_delivery, with_newest_delivery
 from remit.runs._dispatcher import DECLARED, Dispatcher, snapshot_of
 from remit.runs._endings import Decision, classify_error
 from remit.runs._feed import Feed
@@ -140,6 +141,7 @@ __all__ = [
     "join_request",
     "name_in_host",
     "name_outside",
+    "newest_delivery",
     "next_status",
     "queue_terminal",
     "refuse_later",
@@ -151,4 +153,5 @@ __all__ = [
     "tell_run",
     "tenant_of_name",
     "wall_clock_terminal",
+    "with_newest_delivery",
 ]

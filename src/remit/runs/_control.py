@@ -50,6 +50,8 @@ class RunControl:
         """Why this host can't tell how the run ended."""
         self.acknowledged: asyncio.Future[bool] | None = None
         """Set while the run waits for an acknowledgement."""
+        self.approval: asyncio.Future[bool] | None = None
+        """Set while the run waits for a person's word on its delivery."""
         self.messages = Messages()
         """Texts of the caller, to be read before the next round."""
         self.cleanup_failures: list[CleanupFailure] = []
@@ -96,6 +98,14 @@ class RunControl:
         if waiting is None or waiting.done():
             return False
         waiting.set_result(accepted)
+        return True
+
+    def approve(self, approved: bool) -> bool:
+        """Say whether a run that waits for it delivers. False: none is waiting, or it was told before."""
+        waiting = self.approval
+        if waiting is None or waiting.done():
+            return False
+        waiting.set_result(approved)
         return True
 
     def end(self, view: RunView) -> None:

@@ -20,7 +20,9 @@ from remit.contract import (
     DeliveryCompleted,
     DeliveryIntended,
     DeliveryMode,
+    PatchSummary,
     RunFinalizing,
+    RunView,
     Snapshot,
     Terminal,
     WorkKind,
@@ -28,12 +30,14 @@ from remit.contract import (
 from remit.errors import NodeError
 from remit.events import NewEvent
 from remit.nodes import NodeLink
-from remit.results import patch_artifact, summarise_snapshot
+from remit.requests import default_branch
+from remit.results import commit_message, patch_artifact, summarise_snapshot
 from remit.runs._context import RunContext
 from remit.runs._endings import Decision, Ended
 from remit.runs._journal import RunJournal
 from remit.runs._tools import RunTools
 from remit.runs._work import RunWork
+from remit.usage import WorkingTime
 
 _log = logging.getLogger(__name__)
 _NAMED_PATHS = 10
@@ -118,14 +122,53 @@ class Finalizer:
         if not accepted:
             raise self._refused("the caller didn't acknowledge the result")
 
+    async def wait_for_approval(self, snapshot: Snapshot, *, working: WorkingTime) -> bool:
+        """Wait for a person's word where one was asked for; False: the patch is discarded.
+
+        Cancellation: nobody waits any more, and a word that comes later changes nothing.
+        """
+        if not self._needs_approval or not snapshot.files:
+            return True
+        control = self._context.control
+        waiting = control.approval = asyncio.get_running_loop().create_future()
+        try:
+            await self._journal.append(
+                NewEvent(
+                    type="run.finalizing",
+                    payload=RunFinalizing(
+                        content_hash=snapshot.content_hash,
+                        delivery=Delivery(mode=self.mode, status="awaiting_approval", ref=self._branch),
+                        patch=self._summary(snapshot),
+                    ),
+                ),
+                artifacts=[patch_artifact(snapshot)],
+            )
+            with working.waiting():
+                return await waiting
+        finally:
+            control.approval = None
+
+    @property
+    def _needs_approval(self) -> bool:
+        asked = self._context.stored.request.delivery
+        return asked is not None and asked.approval == "required"
+
+    def _summary(self, snapshot: Snapshot) -> PatchSummary:
+        return summarise_snapshot(snapshot, reviewed=self._journal.view.profile == "reviewed")
+
     def _refuse_protected(self, snapshot: Snapshot) -> None:
         if snapshot.frozen:
             raise self._refused(f"it touches frozen paths: {_named(snapshot.frozen)}")
-        allowed = self._context.stored.request.allow_protected
+        allowed = self._may_touch_protected
         if snapshot.protected and self.mode == "apply" and not allowed:
             raise self._refused(
                 f"it touches protected paths: {_named(snapshot.protected)}; they need to be allowed"
             )
+
+    @property
+    def _may_touch_protected(self) -> bool:
+        """Said with the request, or left to the person whose word is waited for."""
+        return self._context.stored.request.allow_protected or self._needs_approval
 
     def _refused(self, why: str) -> Ended:
         return Ended(Terminal.of("workspace", "delivery_refused"), detail=self._told(why))
@@ -140,48 +183,81 @@ class Finalizer:
     @property
     def mode(self) -> DeliveryMode:
         """How this run delivers."""
-        asked = self._context.stored.request.delivery
-        return asked.mode if asked is not None else self._context.binding.delivery
+        return delivery_mode(self._context)
 
     async def deliver(self, snapshot: Snapshot, *, output: str) -> Decision:
         """Record the intent and deliver. The caller has committed the run's control.
 
         Cancellation: none; the caller shields it.
         """
-        summary = summarise_snapshot(snapshot, reviewed=self._journal.view.profile == "reviewed")
+        summary = self._summary(snapshot)
         if not snapshot.files:
             return await self._done(Delivery(mode=self.mode, status="skipped"), output=output)
         await self._journal.append(
             NewEvent(type="delivery.intent", payload=DeliveryIntended(mode=self.mode, patch=summary)),
             artifacts=[patch_artifact(snapshot)],
         )
-        if self.mode != "apply":
+        if self.mode == "patch":
             return await self._done(Delivery(mode=self.mode, status="delivered"), output=output)
         request = self._context.stored.request
         delivered = await self._tools.deliver(
-            snapshot, allow_protected=request.allow_protected, unreviewed=request.unreviewed
+            snapshot,
+            allow_protected=self._may_touch_protected,
+            unreviewed=request.unreviewed,
+            branch=self._branch,
+            message=self._message(summary, output) if self._branch is not None else "",
         )
         return await self._applied(delivered, output)
+
+    async def discard(self, snapshot: Snapshot, *, output: str) -> Decision:
+        """End without a delivery: a person said so. Cancellation: none; the caller shields it."""
+        return await self._done(Delivery(mode=self.mode, status="discarded"), output=output)
+
+    @property
+    def _branch(self) -> str | None:
+        return branch_of(self._context, self._journal.view)
+
+    def _message(self, summary: PatchSummary, output: str) -> str:
+        text = self._context.stored.request.text()
+        return commit_message(self._journal.view, request_text=text, output=output, patch=summary)
 
     async def _applied(self, delivered: Delivered, output: str) -> Decision:
         status = "skipped" if delivered.refused else delivered.status
         decision = await self._done(
-            Delivery(mode="apply", status=status), output=output, paths=delivered.paths
+            Delivery(mode=self.mode, status=status, ref=delivered.ref or self._branch),
+            output=output,
+            paths=delivered.paths,
         )
         if delivered.refused:
-            why = self._told(f"it touches protected or frozen paths: {_named(delivered.paths)}")
+            what = delivered.why or "they are protected or frozen"
+            why = self._told(f"these paths can't be delivered: {_named(delivered.paths)}: {what}")
             return Decision(terminal=Terminal.of("workspace", "delivery_refused"), output=output, detail=why)
         if delivered.status == "conflict":
-            why = self._told(f"changed since the run's base: {_named(delivered.paths)}")
+            why = self._told(delivered.why or f"changed since the run's base: {_named(delivered.paths)}")
             return Decision(terminal=Terminal.of("workspace", "delivery_conflict"), output=output, detail=why)
         if delivered.status not in ("delivered", "skipped"):
-            raise NodeError(f"the node answered {delivered.status} to an apply", reason="unavailable")
+            raise NodeError(f"the node answered {delivered.status} to a delivery", reason="unavailable")
         return decision
 
     async def _done(self, delivery: Delivery, *, output: str, paths: tuple[str, ...] = ()) -> Decision:
         payload = DeliveryCompleted(delivery=delivery, paths=paths)
         await self._journal.append(NewEvent(type="delivery.completed", payload=payload))
         return Decision(terminal=Terminal.completed(), output=output)
+
+
+def delivery_mode(context: RunContext) -> DeliveryMode:
+    """How a run delivers."""
+    asked = context.stored.request.delivery
+    return asked.mode if asked is not None else context.binding.delivery
+
+
+def branch_of(context: RunContext, view: RunView) -> str | None:
+    """The branch that a run's result goes to; None: it goes to none."""
+    if delivery_mode(context) != "branch":
+        return None
+    asked = context.stored.request.delivery
+    named = asked.branch if asked is not None else None
+    return named or default_branch(view.id)
 
 
 def _named(paths: Sequence[str]) -> str:

@@ -209,8 +209,10 @@ class Pipeline:
             await self._tools.ensure_open()
             left_ms = int((self._wall_ends - asyncio.get_running_loop().time()) * 1000)
             snapshot = await finalizer.approve(content_hash=content_hash, remaining_ms=left_ms)
+            approved = await finalizer.wait_for_approval(snapshot, working=self._working)
         self._commit()
-        return await despite_cancel(finalizer.deliver(snapshot, output=output))
+        end = finalizer.deliver if approved else finalizer.discard
+        return await despite_cancel(end(snapshot, output=output))
 
     def _commit(self) -> None:
         """The point of no return; a cancel that was asked for before it still wins."""

@@ -26,6 +26,7 @@ from remit.runs._context import RunContext, RunTimes
 from remit.runs._deadlines import queue_terminal
 from remit.runs._endings import Ended
 from remit.runs._expiring import until
+from remit.runs._finalizing import branch_of
 from remit.runs._journal import RunJournal
 from remit.runs._shield import despite_cancel
 from remit.runs._work import RunWork, WorkItem
@@ -110,6 +111,7 @@ async def _prepare_node(context: RunContext, journal: RunJournal, work: RunWork)
         isolation="in_place" if context.stored.request.in_place else None,
         continues=context.stored.outside_continues,
         parent=parent.node_run_id if (parent := context.parentage) is not None else None,
+        branch=branch_of(context, view),
     )
     with work.item(WorkKind.NODE_CALL, "prepare", name="prepare") as item:
         try:

@@ -105,11 +105,16 @@ def _billed(view: RunView, payload: UsageUpdated) -> dict[str, Any]:
     }
 
 
+def _finalizing(view: RunView, payload: RunFinalizing) -> dict[str, Any]:
+    changes: dict[str, Any] = {"status": RunStatus.FINALIZING, "delivery": payload.delivery}
+    return changes if payload.patch is None else changes | {"patch": payload.patch}
+
+
 _FOLDS: Final[dict[type[Model], Callable[[RunView, Any], dict[str, Any]]]] = {
     RunStarted: _started,
     CancelRequested: lambda view, payload: {"cancel_requested": True},
     StageStarted: lambda view, payload: {"status": payload.status},
-    RunFinalizing: lambda view, payload: {"status": RunStatus.FINALIZING},
+    RunFinalizing: _finalizing,
     RunSettling: lambda view, payload: {"status": RunStatus.SETTLING, "output": payload.output},
     CheckoutOpened: _opened,
     CheckCompleted: _checked,

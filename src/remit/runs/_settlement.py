@@ -175,7 +175,8 @@ class Settlement:
     def _delivery(self) -> Delivery | None:
         """What became of the patch: skipped where nothing was delivered; None without a workspace."""
         view, request = self._journal.view, self._context.stored.request
-        if view.delivery is not None or view.workspace is None or request.in_place:
+        waited = view.delivery is not None and view.delivery.status == "awaiting_approval"
+        if (view.delivery is not None and not waited) or view.workspace is None or request.in_place:
             return view.delivery
         asked = request.delivery
         mode = asked.mode if asked is not None else self._context.binding.delivery

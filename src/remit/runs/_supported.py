@@ -27,8 +27,3 @@ def _later_fields(request: RunRequest) -> Iterator[str]:
         yield "in_place"
     if request.profile == "answer":
         yield "profile"
-    delivery = request.delivery
-    if delivery is not None and (delivery.mode == "branch" or delivery.branch is not None):
-        yield "delivery"
-    if delivery is not None and delivery.approval is not None:
-        yield "delivery.approval"

@@ -287,8 +287,16 @@ class RunTools:
         with self._work.item(WorkKind.NODE_CALL, "snapshot", name="snapshot"):
             return await self._link.snapshot(request)
 
-    async def deliver(self, snapshot: Snapshot, *, allow_protected: bool, unreviewed: bool) -> Delivered:
-        """Put the snapshot's patch into the user's tree."""
+    async def deliver(
+        self,
+        snapshot: Snapshot,
+        *,
+        allow_protected: bool,
+        unreviewed: bool,
+        branch: str | None = None,
+        message: str = "",
+    ) -> Delivered:
+        """Put the snapshot's patch into the user's tree, or on a new branch."""
         view = self._journal.view
         if view.workspace is None:
             raise NodeError("there is no tree to deliver to", reason="unavailable")
@@ -300,6 +308,8 @@ class RunTools:
             content_hash=snapshot.content_hash,
             allow_protected=allow_protected,
             unreviewed=unreviewed,
+            branch=branch,
+            message=message,
         )
         with self._work.item(WorkKind.NODE_CALL, "deliver", name="deliver", residency="delivery"):
             return await self._link.deliver(request)

@@ -94,6 +94,8 @@ class FakeNode:
         self.ignore_cancel = False
         """True: a blocked call isn't ended by a cancel; it answers only when `release` is set."""
         self.release = asyncio.Event()
+        self.branches: dict[str, str] = {}
+        """Branch -> the message of its commit."""
         self._checks = dict(checks or {})
         self._protected = protected
         self._tools = (*_TOOLS, *plugins)
@@ -142,6 +144,8 @@ class FakeNode:
     def _prepare(self, request: PrepareRequest) -> NodeResponse:
         if request.continues is not None and self._find_kept(request.continues) is None:
             return NodeFailure(run_id=request.run_id, reason="refused", message="no checkout is kept")
+        if request.branch in self.branches:
+            return NodeFailure(run_id=request.run_id, reason="unavailable", message="the branch is there")
         if request.parent is None and request.continues is None:
             self._base = dict(self.tree)
         return Prepared(
@@ -255,11 +259,21 @@ class FakeNode:
         ]
         if moved:
             return Delivered(run_id=request.run_id, status="conflict", paths=tuple(moved))
+        if request.branch is not None:
+            return self._branch(request, request.branch, snapshot)
         for path in snapshot.paths:
             self.tree[path.path] = checkout.files[path.path]
         return Delivered(
             run_id=request.run_id, status="delivered", paths=tuple(path.path for path in snapshot.paths)
         )
+
+    def _branch(self, request: DeliverRequest, branch: str, snapshot: Snapshot) -> Delivered:
+        if branch in self.branches:
+            why = f"there is a branch {branch} already"
+            return Delivered(run_id=request.run_id, status="conflict", paths=(branch,), why=why)
+        self.branches[branch] = request.message
+        paths = tuple(path.path for path in snapshot.paths)
+        return Delivered(run_id=request.run_id, status="delivered", paths=paths, ref=branch)
 
     def _cleanup(self, request: CleanupRequest) -> CleanedUp:
         checkout = self._checkouts.get(request.run_id)

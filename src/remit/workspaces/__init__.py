@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from remit.workspaces._branching import BranchDelivery, Branches, BranchOrder
     from remit.workspaces._checkout import Checkout
     from remit.workspaces._checkout_request import CheckoutRequest, Limits
     from remit.workspaces._checks import CheckDefinition
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from remit.workspaces._keeper import Keeper
     from remit.workspaces._kept import KeepLimits
     from remit.workspaces._mcp_settings import McpServer, find_sdk, is_server_name
-    from remit.workspaces._pinning import WorkspaceRoot, find_workspace_root
+    from remit.workspaces._pinning import Bases, WorkspaceRoot, find_workspace_root
     from remit.workspaces._probe import Probe, choose_sandbox, sandbox_fix
     from remit.workspaces._receipts import Receipts
     from remit.workspaces._sandbox import check_root
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
     from remit.workspaces._tools import ToolCall, ToolOutcome, ToolRunner, call_fingerprint
 
 _HOMES = {
+    "Bases": "_pinning",
+    "BranchDelivery": "_branching",
+    "BranchOrder": "_branching",
+    "Branches": "_branching",
     "CheckDefinition": "_checks",
     "Checkout": "_checkout",
     "CheckoutRequest": "_checkout_request",
@@ -85,6 +90,10 @@ _HOMES = {
 __all__ = [
     "DEFAULT_PROTECTED",
     "DELEGATE",
+    "Bases",
+    "BranchDelivery",
+    "BranchOrder",
+    "Branches",
     "CheckDefinition",
     "Checkout",
     "CheckoutRequest",

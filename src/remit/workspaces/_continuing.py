@@ -31,6 +31,7 @@ __all__ = [
     "copy_kept",
     "find_kept",
     "find_left",
+    "load_base_commit",
     "load_root",
     "read_facts_of_copy",
     "save_root",
@@ -73,6 +74,22 @@ def load_root(folder: Path) -> Path | None:
     """Where a run's changes belong; None: it never had a base here."""
     path = folder / _WORKSPACE
     return Path(json.loads(path.read_text())["root"]) if path.is_file() else None
+
+
+def load_base_commit(folder: Path, *, root: Path) -> str | None:
+    """The commit that a run's base was made of; None: there were no commits yet.
+
+    Raises:
+        NodeError: It never had a base here, or not of this repository.
+    """
+    workspace = _load_workspace(folder)
+    try:
+        pin = BasePin.model_validate(workspace["pin"])
+    except (KeyError, ValidationError):
+        raise NodeError("this run never had a base on this node", reason="lost") from None
+    if not pin.has_repository or pin.root != str(root):
+        raise NodeError(f"the run didn't start from the repository at {root}", reason="refused")
+    return pin.commit
 
 
 def _load_workspace(folder: Path) -> dict[str, Any]:

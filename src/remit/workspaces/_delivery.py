@@ -36,7 +36,7 @@ from remit.workspaces._protection import PROTECTED, ignores_case, matching_paths
 from remit.workspaces._snapshot import RunFolder
 from remit.workspaces.keeper._tree import is_git_name, show_path
 
-__all__ = ["Deliveries", "DeliveryOrder", "Outcome", "Recovered"]
+__all__ = ["Deliveries", "DeliveryOrder", "Outcome", "Recovered", "refused_paths"]
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
@@ -64,6 +64,10 @@ class Outcome:
     """As shown to people: applied, in conflict, or refused."""
     repeated: bool = False
     """It had been done before; nothing was touched now."""
+    ref: str | None = None
+    """The branch, where it went to one."""
+    why: str | None = None
+    """Why not, where the paths don't say it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +117,7 @@ class Deliveries:
         if bundle.patch.sha256 != order.patch_sha256:
             raise NodeError("that patch isn't the one of these changes", reason="refused")
         changes = bundle.changes.changes
-        refused = self._refused(order, changes)
+        refused = refused_paths(order, changes)
         if refused:
             return Outcome(status="refused", paths=refused)
         if not changes:
@@ -191,15 +195,6 @@ class Deliveries:
             except (BlockingIOError, NodeError):  # in use, or the tree is gone or can't be written
                 continue
         return tuple(recovered)
-
-    def _refused(self, order: DeliveryOrder, changes: Sequence[Change]) -> tuple[str, ...]:
-        paths = [change.path for change in changes]
-        ignore_case = ignores_case(order.root)
-        refused = {path for path in paths if any(is_git_name(part) for part in path.split("/"))}
-        refused |= set(matching_paths(paths, order.frozen, ignore_case=ignore_case))
-        if not order.allow_protected:
-            refused |= set(matching_paths(paths, order.protected, ignore_case=ignore_case))
-        return tuple(show_path(path) for path in paths if path in refused)
 
     def _change(
         self, root: Path, run_id: str, content_hash: str, kind: str, steps: Sequence[Step]
@@ -309,6 +304,17 @@ class Deliveries:
             yield
         finally:
             os.close(fd)
+
+
+def refused_paths(order: DeliveryOrder, changes: Sequence[Change]) -> tuple[str, ...]:
+    """The changed paths that may not be delivered, as shown to people."""
+    paths = [change.path for change in changes]
+    ignore_case = ignores_case(order.root)
+    refused = {path for path in paths if any(is_git_name(part) for part in path.split("/"))}
+    refused |= set(matching_paths(paths, order.frozen, ignore_case=ignore_case))
+    if not order.allow_protected:
+        refused |= set(matching_paths(paths, order.protected, ignore_case=ignore_case))
+    return tuple(show_path(path) for path in paths if path in refused)
 
 
 def _take_back(root_fd: int, journal: Journal, folder: Path) -> None:

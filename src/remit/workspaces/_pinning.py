@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from remit.errors import NodeError
@@ -20,7 +20,7 @@ from remit.workspaces._known_pins import KnownBases
 from remit.workspaces._repository import find_git_root, line_end_settings, read_repository, read_settings
 from remit.workspaces.keeper._tree import TreeTooLarge, record_tree
 
-__all__ = ["Bases", "WorkspaceRoot", "find_workspace_root"]
+__all__ = ["Bases", "UserSettings", "WorkspaceRoot", "find_workspace_root"]
 
 MAX_FOLDER_FILES = 100_000
 MAX_FOLDER_BYTES = 1 << 30
@@ -37,6 +37,17 @@ class WorkspaceRoot:
     """The git root, or the folder itself where there is no repository; real, without links."""
     subdir: str
     """The folder itself, relative to the root; empty: the root."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserSettings:
+    """What the user's own git settings say, outside any repository."""
+
+    excludes: str = ""
+    """The text of their ignore file."""
+    line_ends: Mapping[str, str] = field(default_factory=dict[str, str])
+    settings: Mapping[str, str] = field(default_factory=dict[str, str])
+    """All of it, `section.key` to value."""
 
 
 def find_workspace_root(folder: Path) -> WorkspaceRoot:
@@ -91,9 +102,9 @@ class Bases:
                 raise NodeError(f"{root} isn't a git repository: there is no base {wanted!r} in it")
             return await asyncio.to_thread(_pin_folder, root, folder, copied)
         repository = await read_repository(self.git, root, known=self._known)
-        excludes, line_ends = await self._user_settings()
+        user = await self.user_settings()
         bases = GitBases(
-            git=self.git, folder=folder, known=self._known, excludes=excludes, line_ends=line_ends
+            git=self.git, folder=folder, known=self._known, excludes=user.excludes, line_ends=user.line_ends
         )
         if wanted in (None, "worktree"):
             return await bases.pin_worktree(repository)
@@ -109,8 +120,8 @@ class Bases:
             return listing
         return await asyncio.to_thread(_read_facts, Path(pin.store))
 
-    async def _user_settings(self) -> tuple[str, dict[str, str]]:
-        """The user's own ignore patterns, and how their settings lay out line ends: read as data."""
+    async def user_settings(self) -> UserSettings:
+        """What the user's own git settings say, read as data."""
         home = Path(self._environment.get("HOME") or os.devnull)
         config_home = Path(self._environment.get("XDG_CONFIG_HOME") or home / ".config")
         settings = await read_settings(self.git, config_home / "git/config", known=self._known)
@@ -118,7 +129,7 @@ class Bases:
         named = settings.get("core.excludesfile")
         path = Path(named.replace("~", str(home), 1)) if named else config_home / "git/ignore"
         text = path.read_text("utf-8", "surrogateescape") if path.is_file() else ""
-        return text, line_end_settings(settings)
+        return UserSettings(excludes=text, line_ends=line_end_settings(settings), settings=settings)
 
 
 def _has_git(root: Path) -> bool:

@@ -16,6 +16,7 @@ __all__ = [
     "Repository",
     "find_git_root",
     "line_end_settings",
+    "read_reference",
     "read_repository",
     "read_settings",
     "shadow_repository",
@@ -206,7 +207,7 @@ def _read_head(root: Path, git_dir: Path, common_dir: Path) -> tuple[str | None,
         raise _broken(root, "HEAD names a reference that git wouldn't take")
     name = branch
     for _ in range(_LINKS_AT_MOST):
-        value = _read_reference(common_dir, name)
+        value = read_reference(common_dir, name)
         if value is None or _COMMIT.match(value):
             return branch, value
         if not value.startswith("ref:"):
@@ -215,7 +216,8 @@ def _read_head(root: Path, git_dir: Path, common_dir: Path) -> tuple[str | None,
     raise _broken(root, f"the reference {branch} doesn't lead to a commit")
 
 
-def _read_reference(common_dir: Path, name: str) -> str | None:
+def read_reference(common_dir: Path, name: str) -> str | None:
+    """What a reference holds, loose or packed; None: there is none of that name."""
     if not _REFERENCE.match(name):
         return None
     loose = common_dir / name

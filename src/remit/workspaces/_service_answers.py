@@ -205,4 +205,6 @@ def delivered_answer(request: DeliverRequest, outcome: Outcome) -> Delivered:
         refused=outcome.status == "refused",
         paths=outcome.paths,
         repeated=outcome.repeated,
+        ref=outcome.ref,
+        why=outcome.why,
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from remit.contract import CleanedUp, CleanupRequest, Delivered, DeliverRequest
 from remit.errors import NodeError
+from remit.workspaces._branching import BranchOrder
 from remit.workspaces._continuing import load_root
 from remit.workspaces._delivery import DeliveryOrder
 from remit.workspaces._kept import mark_kept
@@ -37,8 +38,11 @@ async def deliver_run(node: NodeParts, request: DeliverRequest) -> Delivered:
         frozen=settings.freeze,
         allow_protected=request.allow_protected,
     )
-    outcome = await to_the_end(lambda: node.deliveries.deliver(order))
-    return delivered_answer(request, outcome)
+    if request.branch is None:
+        return delivered_answer(request, await to_the_end(lambda: node.deliveries.deliver(order)))
+    branches = await node.get_branches()
+    wanted = BranchOrder(order=order, branch=request.branch, message=request.message)
+    return delivered_answer(request, await branches.deliver(wanted, now=node.clock.now()))
 
 
 async def clean_up_run(node: NodeParts, request: CleanupRequest) -> CleanedUp:

@@ -9,6 +9,7 @@ from pathlib import Path
 from remit.contract import NodeRequest
 from remit.errors import NodeError
 from remit.primitives import Clock, Ids
+from remit.workspaces._branching import Branches
 from remit.workspaces._collect import IgnoreMemory
 from remit.workspaces._delivery import Deliveries
 from remit.workspaces._keeper import Keeper
@@ -72,6 +73,14 @@ class NodeParts:
         self.cleaned_up_count = 0
         self._keeper: Keeper | None = None
         self._keeper_lock = asyncio.Lock()
+
+    async def get_branches(self) -> Branches:
+        """Deliveries to branches, by what the user's settings say now.
+
+        Raises:
+            NodeError: There is no git.
+        """
+        return Branches(self.data, git=self.bases.git, user=await self.bases.user_settings())
 
     async def get_keeper(self) -> Keeper:
         """The node's keeper, started when it is first needed, and anew when it has died.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 from remit.contract import Prepared, PrepareRequest
 from remit.errors import NodeError
@@ -33,6 +34,8 @@ async def prepare_run(node: NodeParts, request: PrepareRequest) -> Prepared:
         else:
             prepared = await activity.run(node.preparer.prepare(settings, request))
             plugins = await activity.run(_list_plugins(node, prepared, request.timeout_ms))
+    if request.branch is not None:
+        await _require_branch(node, prepared, request.branch)
     run.prepared, run.plugins = prepared, plugins
     folder = RunFolder.of(node.data, request.run_id).folder
     await asyncio.to_thread(save_root, folder, prepared.pin, settings.ref)
@@ -49,6 +52,17 @@ async def prepare_run(node: NodeParts, request: PrepareRequest) -> Prepared:
         notes=(*prepared.notes, *plugins.notes),
         cached=prepared.cached,
     )
+
+
+async def _require_branch(node: NodeParts, prepared: PreparedWorkspace, branch: str) -> None:
+    """Refuse a branch that can't be made before anything is spent.
+
+    Raises:
+        NodeError: There is no repository, or the name is taken.
+    """
+    if not prepared.pin.has_repository:
+        raise NodeError(f"{prepared.pin.root} isn't a git repository: there can't be a branch in it")
+    await (await node.get_branches()).require_free(Path(prepared.pin.root), branch)
 
 
 def _prepare_child(node: NodeParts, parent_id: str) -> tuple[PreparedWorkspace, WorkspacePlugins]:
