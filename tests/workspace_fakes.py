@@ -41,6 +41,7 @@ def command_result(
         "text": output.text(),
         "truncated": output.truncated,
         "leftovers": (),
+        "denied": (),
         "message": None,
         **fields,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import os
@@ -17,11 +18,13 @@ from remit.workspaces._finding_checks import find_checks
 from remit.workspaces._prepared import BaseReader, PreparedWorkspace
 from remit.workspaces._settings import WorkspaceSettings
 from remit.workspaces._toolchains import Toolchains
+from remit.workspaces.keeper._network_rules import parse_rule
 
 __all__ = ["BaseFacts", "facts_key", "find_facts", "read_facts", "write_facts"]
 
 _FACTS_VERSION = 2
 _PROBE_TIMEOUT_MS = 30_000
+_LOOK_UP_S = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +49,7 @@ async def find_facts(
         timeout_ms: What all checks together may take; one that takes too long has an exit code of its own.
     """
     settings = workspace.settings
-    problems = await _missing_commands(checkout, settings)
+    problems = (*await _missing_commands(checkout, settings), *await _missing_hosts(settings))
     checks = configured_checks(settings, cwd=workspace.subdir)
     if checks is None:
 
@@ -82,6 +85,25 @@ async def _missing_commands(checkout: Checkout, settings: WorkspaceSettings) -> 
         for program in missing
         if program in programs
     )
+
+
+async def _missing_hosts(settings: WorkspaceSettings) -> tuple[str, ...]:
+    """Which hosts of the network list nobody can look up: mistyped names, or no way out at all."""
+    hosts = settings.network if isinstance(settings.network, tuple) else ()
+    names = {rule.name: host for host in hosts if (rule := parse_rule(host)).name and not rule.below}
+    loop = asyncio.get_running_loop()
+
+    async def look_up(name: str) -> str | None:
+        try:
+            async with asyncio.timeout(_LOOK_UP_S):
+                await loop.getaddrinfo(name, None)
+        except (OSError, TimeoutError):
+            return f"the host {names[name]} can't be looked up; commands won't reach it"
+        return None
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(look_up(name)) for name in names]
+    return tuple(said for task in tasks if (said := task.result()) is not None)
 
 
 async def _can_import(checkout: Checkout, module: str, folder: str) -> str | None:

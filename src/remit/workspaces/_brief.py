@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from remit.contract import CheckState
 from remit.primitives import clean_text
 from remit.workspaces._base import BaseEntry, BasePin, Listing
+from remit.workspaces._network import Network, describe_network
 from remit.workspaces.keeper._tree import show_path
 
 __all__ = ["Brief", "BriefFacts", "write_brief"]
@@ -35,7 +36,7 @@ class BriefFacts:
 
     subdir: str = ""
     checks: tuple[CheckState, ...] = ()
-    network: bool = False
+    network: Network = False
     tools_on_path: tuple[str, ...] = ()
     """Environments that commands see, in words."""
     isolation: str
@@ -88,7 +89,7 @@ def _workspace(pin: BasePin, facts: BriefFacts) -> str:
         f"Base: {pin.id}{f' on {pin.branch}' if pin.branch else ''}. "
         "You work on a private copy; the user's files change only after review.",
         f"Isolation: {facts.isolation}. Sandbox: {facts.sandbox}. "
-        f"Network: {'on' if facts.network else 'off'}. "
+        f"Network: {describe_network(facts.network)}. "
         "Writable: the workspace, HOME and /tmp. Commands have no terminal and no input.",
     ]
     lines += [f"Available: {tool}" for tool in facts.tools_on_path]

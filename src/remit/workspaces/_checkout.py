@@ -14,6 +14,7 @@ from remit.workspaces._command import CommandResult, CommandSpec, Stopped
 from remit.workspaces._dialogue import Dialogue
 from remit.workspaces._failures import KeeperLost, WorkspaceOperationError
 from remit.workspaces._link import KeeperLink
+from remit.workspaces._network import proxy_environment
 
 __all__ = ["Checkout"]
 
@@ -56,7 +57,7 @@ class Checkout:
 
         Cancellation: the command is stopped (TERM, grace, KILL) and gone before the cancel is raised.
         """
-        params = asdict(spec) | {"environment": dict(spec.environment), "streamed": on_output is not None}
+        params = _order(spec, streamed=on_output is not None)
         viewer = None
         if on_output is not None:
             viewer = _decoded(on_output)
@@ -82,7 +83,7 @@ class Checkout:
         Raises:
             WorkspaceOperationError: what is to be started doesn't fit into a frame.
         """
-        params = asdict(spec) | {"environment": dict(spec.environment), "streamed": False}
+        params = _order(spec, streamed=False)
         return Dialogue(self._link, spec.call_id, self._link.send("converse", params))
 
     async def call(self, operation: str, arguments: Mapping[str, object]) -> dict[str, object]:
@@ -139,6 +140,12 @@ class Checkout:
         self._link.close()
         await self._link.wait_closed()
         return tuple(answer["problems"])
+
+
+def _order(spec: CommandSpec, *, streamed: bool) -> dict[str, Any]:
+    proxied = isinstance(spec.network, tuple) and spec.confined
+    environment = {**(proxy_environment() if proxied else {}), **spec.environment}
+    return asdict(spec) | {"environment": environment, "streamed": streamed}
 
 
 def _decoded(on_output: Callable[[bytes], None]) -> Callable[[dict[str, Any]], None]:

@@ -100,7 +100,7 @@ async def run_check(
             cwd=check.cwd,
             timeout_ms=max(1, timeout_ms),
             max_output_bytes=settings.max_output_bytes,
-            network=settings.network_allowed,
+            network=settings.network,
         )
     )
     problem = None

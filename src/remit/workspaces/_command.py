@@ -28,7 +28,8 @@ class CommandSpec:
     """From the call to TERM; KILL follows after a grace of 2 s."""
     max_output_bytes: int = 1_048_576
     """Kept per stream, head and tail."""
-    network: bool = False
+    network: bool | tuple[str, ...] = False
+    """True: the machine's; a list: these `HOST:PORT`, through a proxy, and nothing else."""
     confined: bool = True
     """False: outside the checkout's sandbox, in no environment but `environment`."""
 
@@ -53,6 +54,8 @@ class CommandResult:
     """Whether `text` lacks something in the middle."""
     leftovers: tuple[str, ...]
     """What was still running when the command had ended, and was killed: `sleep 600 (pid 12)`."""
+    denied: tuple[str, ...]
+    """Hosts that it wanted to reach and mustn't, in words."""
     message: str | None
     """What happened in words, where status and exit code don't say it."""
 
@@ -63,6 +66,7 @@ class CommandResult:
         values["stdout"] = base64.b64decode(values["stdout"])
         values["stderr"] = base64.b64decode(values["stderr"])
         values["leftovers"] = tuple(values["leftovers"])
+        values["denied"] = tuple(values["denied"])
         return cls(**values)
 
 

@@ -20,6 +20,7 @@ from remit.workspaces._failures import KeeperLost, WorkspaceOperationError
 from remit.workspaces._mcp_results import McpFailed, McpResult
 from remit.workspaces._mcp_settings import McpServer
 from remit.workspaces._mcp_tools import ListedTool, Listing, list_offers
+from remit.workspaces._network import Network, wider_network
 
 if TYPE_CHECKING:
     from remit.workspaces._mcp_session import McpProgram, McpSession
@@ -50,7 +51,7 @@ class ServerCommand:
     argv: tuple[str, ...]
     cwd: str
     environment: Mapping[str, str]
-    network: bool
+    network: Network
     confined: bool
     start_timeout_ms: int
 
@@ -79,7 +80,7 @@ def server_commands(
     *,
     environment: Mapping[str, str],
     cwd: str,
-    network: bool,
+    network: Network,
 ) -> dict[str, ServerCommand]:
     """How each server of a workspace is started.
 
@@ -88,7 +89,7 @@ def server_commands(
         wanted: Those that the workspace names.
         environment: The node's own, of which a server gets what is allowed.
         cwd: The run's working folder, from the root.
-        network: Whether the workspace's commands reach the network.
+        network: What the workspace's commands reach.
 
     Raises:
         NodeError: One that is named isn't configured on this node.
@@ -105,7 +106,7 @@ def server_commands(
             argv=(server.command, *server.args),
             cwd=cwd if server.sandbox else "",
             environment=inherited | server.environment,
-            network=network or server.network,
+            network=wider_network(network, server.network),
             confined=server.sandbox,
             start_timeout_ms=server.start_timeout_ms,
         )

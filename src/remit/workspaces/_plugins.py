@@ -70,7 +70,7 @@ class Plugins:
             settings.mcp,
             environment=self._environment,
             cwd=workspace.subdir,
-            network=settings.network_allowed,
+            network=settings.network,
         )
         if not commands:
             return WorkspacePlugins(commands={})

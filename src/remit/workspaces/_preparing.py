@@ -27,7 +27,7 @@ from remit.workspaces._keeper import Keeper
 from remit.workspaces._owner import note_owner
 from remit.workspaces._pinning import Bases, find_workspace_root
 from remit.workspaces._prepared import BaseReader, PreparedWorkspace, checkout_request
-from remit.workspaces._probe import choose_sandbox
+from remit.workspaces._probe import choose_sandbox, require_network
 from remit.workspaces._settings import WorkspaceSettings
 from remit.workspaces._toolchains import Toolchains, find_toolchains
 from remit.workspaces.keeper._storage import remove_unless_held
@@ -109,6 +109,7 @@ class Preparer:
         subdir = _join(found.subdir, request.subdir)
         keeper = await self._keeper()
         sandbox = choose_sandbox(settings.sandbox, keeper.probe, allow_unconfined=self._allow_unconfined)
+        require_network(settings.network, sandbox)
         kept = await self._find_kept(settings, request, found.root, keeper)
         isolation, notes = _choose_isolation(settings, request, keeper)
         if kept is None:
@@ -140,7 +141,7 @@ class Preparer:
             BriefFacts(
                 subdir=subdir,
                 checks=states,
-                network=settings.network_allowed,
+                network=settings.network,
                 tools_on_path=tuple(f"{item.kind} {item.folder}" for item in toolchains.items),
                 isolation=isolation,
                 sandbox=sandbox,
@@ -219,7 +220,7 @@ class Preparer:
 
     async def _find_facts(self, workspace: PreparedWorkspace, timeout_ms: int) -> BaseFacts:
         settings = workspace.settings
-        if settings.checks == () and not settings.commands:
+        if settings.checks == () and not settings.commands and isinstance(settings.network, bool):
             return BaseFacts(checks=(), problems=(), cached=False)
         async with self.scratch(workspace) as checkout:
             reader = BaseReader(self._bases, workspace.pin, workspace.listing)

@@ -11,8 +11,9 @@ from typing import Any, Literal
 
 from remit.contract import SandboxLevel
 from remit.workspaces._failures import SandboxUnavailable
+from remit.workspaces._network import Network
 
-__all__ = ["IsolationWanted", "Probe", "SandboxWanted", "choose_sandbox", "sandbox_fix"]
+__all__ = ["IsolationWanted", "Probe", "SandboxWanted", "choose_sandbox", "require_network", "sandbox_fix"]
 
 IsolationWanted = Literal["auto", "overlay", "copy", "in_place"]
 SandboxWanted = Literal["auto", "bubblewrap", "landlock", "external", "none"]
@@ -84,6 +85,20 @@ def choose_sandbox(wanted: SandboxWanted, probe: Probe, *, allow_unconfined: boo
         reasons={"bubblewrap": probe.bubblewrap_problem, "landlock": probe.landlock_problem},
         fix=fix,
     )
+
+
+def require_network(network: Network, sandbox: SandboxLevel) -> None:
+    """Refuse a list of hosts where nothing would keep commands to it.
+
+    Raises:
+        SandboxUnavailable: The level has no network of its own.
+    """
+    if isinstance(network, tuple) and sandbox != "bubblewrap":
+        raise SandboxUnavailable(
+            f'network = [...] needs the sandbox bubblewrap, and this is "{sandbox}": '
+            "say network = false or true, or let bubblewrap run here",
+            reasons={"network": "a list of hosts"},
+        )
 
 
 def sandbox_fix(probe: Probe) -> str:

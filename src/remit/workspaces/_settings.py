@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from remit.contract import Gate, Model, Preserve
+from remit.workspaces._network import Network, check_hosts
 from remit.workspaces._probe import IsolationWanted, SandboxWanted
 from remit.workspaces._protection import PROTECTED as DEFAULT_PROTECTED
 
@@ -82,7 +83,8 @@ class WorkspaceSettings(Model):
     operations: tuple[Operation, ...] = ("read", "write", "command")
     shell: bool = False
     """Whether models may run any text in a shell; it gives up "named commands only"."""
-    network: bool | tuple[str, ...] = False
+    network: Network = False
+    """What commands reach: false, true, or a list of `HOST:PORT`."""
     isolation: IsolationWanted = "auto"
     sandbox: SandboxWanted = "auto"
     commands: tuple[CommandDefinition, ...] = ()
@@ -123,9 +125,7 @@ class WorkspaceSettings(Model):
     @field_validator("network")
     @classmethod
     def _network(cls, value: bool | tuple[str, ...]) -> bool | tuple[str, ...]:
-        if isinstance(value, tuple) and value:
-            raise ValueError("a list of hosts isn't supported yet; say true or false")
-        return value if isinstance(value, bool) else False
+        return value if isinstance(value, bool) else check_hosts(value) or False
 
     @field_validator("environment_allowlist")
     @classmethod
@@ -176,5 +176,5 @@ class WorkspaceSettings(Model):
 
     @property
     def network_allowed(self) -> bool:
-        """Whether commands reach the machine's network."""
+        """Whether commands reach anything outside."""
         return bool(self.network)

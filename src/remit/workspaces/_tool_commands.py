@@ -9,6 +9,7 @@ from typing import Final, cast
 
 from remit.contract import ToolStatus
 from remit.workspaces._command import CommandResult
+from remit.workspaces._network import Network, network_hint
 from remit.workspaces._settings import WorkspaceSettings
 from remit.workspaces._tool_arguments import ArgumentsRefused
 from remit.workspaces._tool_schemas import MAX_COMMAND_CHARS
@@ -82,7 +83,7 @@ def exit_code_of(result: CommandResult) -> int | None:
     return result.exit_code
 
 
-def in_words(result: CommandResult, *, timeout_ms: int) -> str:
+def in_words(result: CommandResult, *, timeout_ms: int, network: Network = True) -> str:
     """How the command ended, in square brackets, for the end of what a model is shown."""
     took = f"{result.duration_ms} ms"
     if result.status == "timed_out":
@@ -100,4 +101,6 @@ def in_words(result: CommandResult, *, timeout_ms: int) -> str:
     lines = [f"[{words}]"]
     if result.leftovers:
         lines.append(f"[still running at its end, and stopped: {', '.join(result.leftovers)}]")
-    return "\n".join(lines)
+    failed = status_of(result) != "success" or bool(exit_code_of(result))
+    hint = network_hint(network, text=result.text, denied=result.denied, failed=failed)
+    return "\n".join([*lines, hint] if hint else lines)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal, cast
 
 from remit.contract import StageKind, ToolSpec
+from remit.workspaces._network import describe_network
 from remit.workspaces._settings import CommandDefinition, WorkspaceSettings
 
 __all__ = ["DELEGATE", "MAX_COMMAND_CHARS", "READ_TOOLS", "stage_kind_of", "strict_parameters", "tools_for"]
@@ -128,7 +129,7 @@ _DELETE_FILE: Final = _spec("delete_file", "write", "Delete a file, not a folder
 
 
 def _run_shell(settings: WorkspaceSettings) -> ToolSpec:
-    network = "available" if settings.network_allowed else "off"
+    network = describe_network(settings.network)
     return _spec(
         "run_shell",
         "command",

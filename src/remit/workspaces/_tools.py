@@ -341,7 +341,7 @@ class ToolRunner:
             cwd=self._working_folder,
             timeout_ms=limit_ms,
             max_output_bytes=self._settings.max_output_bytes,
-            network=self._settings.network_allowed,
+            network=self._settings.network,
         )
         try:
             result = await self._checkout.run(spec, on_output=on_output)
@@ -352,7 +352,7 @@ class ToolRunner:
     async def _command_outcome(
         self, call: ToolCall, result: CommandResult, command: str, limit_ms: int
     ) -> Outcome:
-        notes = in_words(result, timeout_ms=limit_ms)
+        notes = in_words(result, timeout_ms=limit_ms, network=self._settings.network)
         total = result.stdout_total_bytes + result.stderr_total_bytes
         room = max(1, call.max_shown_bytes - len(notes.encode()) - _NOTE_BYTES)
         clipped = clip_text(result.text, max_bytes=room, total_bytes=total)

@@ -217,6 +217,7 @@ class Command:
             "text": self._text.text(),
             "truncated": self._text.truncated,
             "leftovers": list(ending.leftovers),
+            "denied": list(ending.denied),
             "message": self._message(ending),
         }
 

@@ -19,6 +19,8 @@ class Ending:
     """The signal that ended it, where the kernel tells it apart from an exit code above 128."""
     leftovers: tuple[str, ...] = ()
     """What still ran when the foreground process had ended, in words."""
+    denied: tuple[str, ...] = ()
+    """What it wanted to reach on the network and mustn't, in words."""
     problem: str | None = None
     """Why the command couldn't be started."""
 

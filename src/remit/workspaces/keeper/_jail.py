@@ -20,12 +20,16 @@ import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from remit.workspaces.keeper import _processes
 from remit.workspaces.keeper._confinement import Ending, PidsGroup, Streams, WhenEnded
 from remit.workspaces.keeper._exit_info import signal_that_ended
 from remit.workspaces.keeper._loop import Loop
 from remit.workspaces.keeper._plan import Limits
+
+if TYPE_CHECKING:
+    from remit.workspaces.keeper._proxy import ProxyProcess
 
 _LOOK_AGAIN_S = 0.001
 _LOOK_SLOWLY_S = 0.016
@@ -51,6 +55,8 @@ class JailOrder:
     cgroup: str | None
     name: str
     """Unique in the cgroup folder."""
+    hosts: tuple[str, ...] | None = None
+    """Hosts that it may reach through a proxy; None: there is no proxy."""
 
 
 class Jail:
@@ -75,6 +81,8 @@ class Jail:
         self._leftovers: tuple[str, ...] = ()
         self._group: PidsGroup | None = None
         self._signal: int | None = None
+        self._proxy: ProxyProcess | None = None
+        self._problem: str | None = None
 
     # ---- starting
 
@@ -162,6 +170,25 @@ class Jail:
             if not self._init_gone:  # an unbounded command must not run
                 self.end()
             return
+        if self._order.hosts is None:
+            self._open_gate()
+            return
+        # Later: few commands need it, and every keeper would pay for what it imports.
+        from remit.workspaces.keeper._proxy import ProxyProcess  # noqa: PLC0415
+
+        self._proxy = ProxyProcess(self._loop, self._order.hosts)
+        self._proxy.start(self._init_pid, when_ready=self._proxy_ready)
+
+    def _proxy_ready(self, problem: str | None) -> None:
+        if self._killed or self._init_gone:
+            return
+        if problem is None:
+            self._open_gate()
+            return
+        self._problem = f"its proxy doesn't start: {problem}"
+        self.end()
+
+    def _open_gate(self) -> None:
         with suppress(BrokenPipeError):
             os.write(self._gate, b"\n")
         self._close_gate()
@@ -300,9 +327,15 @@ class Jail:
 
     def _ending(self) -> Ending:
         code = _find(self._status, "exit-code")
+        if self._problem is not None:
+            return Ending(problem=self._problem)
         if code is None and not self._killed:
             return Ending(problem="the sandbox couldn't start it")
-        return Ending(exit_code=code, signal=self._signal, leftovers=self._leftovers)
+        denied: tuple[str, ...] = ()
+        if self._proxy is not None:
+            self._proxy.end()
+            denied = tuple(self._proxy.denials)
+        return Ending(exit_code=code, signal=self._signal, leftovers=self._leftovers, denied=denied)
 
     def _close_gate(self) -> None:
         if self._gate >= 0:
@@ -311,6 +344,9 @@ class Jail:
 
     def _forget_all(self) -> None:
         self._close_gate()
+        if self._proxy is not None:
+            self._proxy.end()
+            self._proxy = None
         for name in ("_status_pipe", "_monitor_handle", "_init_handle", "_command_handle"):
             handle = getattr(self, name)
             if handle >= 0:

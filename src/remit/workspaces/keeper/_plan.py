@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Final
+
+PROXY_PORT: Final = 7431
+"""Where a sandbox with a list of hosts finds its proxy: on its own loopback, so it is free in each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +62,7 @@ class CheckoutPlan:
     sandbox_options: tuple[str, ...]
     """Bubblewrap's options that hold for each command of the checkout."""
     offline_options: tuple[str, ...]
-    """Those added for a command without network."""
+    """Those added for a command without network, or with a list of hosts."""
     online_options: tuple[str, ...]
     """Those added for a command with network."""
     seccomp: str
@@ -92,7 +95,8 @@ class CommandOrder:
     environment: dict[str, str]
     timeout_ms: int
     max_output_bytes: int
-    network: bool
+    network: bool | tuple[str, ...]
+    """Hosts: those alone, through a proxy."""
     streamed: bool
     """Whether output is sent while the command runs, as far as the node keeps up."""
     confined: bool
@@ -103,6 +107,8 @@ class CommandOrder:
         """The order as it was sent."""
         values = {field.name: data[field.name] for field in fields(cls)}
         values["argv"] = tuple(values["argv"])
+        if not isinstance(values["network"], bool):
+            values["network"] = tuple(str(host) for host in values["network"])
         return cls(**values)
 
     @property

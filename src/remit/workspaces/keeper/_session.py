@@ -232,7 +232,8 @@ class Session:
                 ),
                 when_ended,
             )
-        options = [*plan.sandbox_options, *(plan.online_options if order.network else plan.offline_options)]
+        online = order.network is True
+        options = [*plan.sandbox_options, *(plan.online_options if online else plan.offline_options)]
         options += ["--chdir", folder, "--clearenv"]
         for name, value in environment.items():
             options += ["--setenv", name, value]
@@ -247,6 +248,7 @@ class Session:
                 cpu_seconds=cpu_seconds(order),
                 cgroup=plan.cgroup,
                 name=f"{os.getpid()}-{next(self._numbers)}",
+                hosts=order.network if isinstance(order.network, tuple) else None,
             ),
             when_ended,
         )

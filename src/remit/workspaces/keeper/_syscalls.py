@@ -10,6 +10,7 @@ from typing import Final
 
 CLONE_NEWNS: Final = 0x0002_0000
 CLONE_NEWUSER: Final = 0x1000_0000
+CLONE_NEWNET: Final = 0x4000_0000
 
 MS_RDONLY: Final = 0x1
 MS_NOSUID: Final = 0x2
@@ -42,6 +43,15 @@ def _checked(result: int, what: str) -> int:
 def unshare(flags: int) -> None:
     """Moves the calling process into new namespaces."""
     _checked(_libc.unshare(ctypes.c_int(flags)), "unshare")
+
+
+def enter_namespace(path: str, kind: int) -> None:
+    """Moves the calling process into the namespace that a file in /proc stands for."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _checked(_libc.setns(ctypes.c_int(handle), ctypes.c_int(kind)), f"setns to {path}")
+    finally:
+        os.close(handle)
 
 
 def mount(source: str, target: str, *, kind: str = "", flags: int = 0, options: str = "") -> None:
