@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from remit.testing.fake_provider._anthropic_rules import ClaudeModel, check_claude_body
+from remit.testing.fake_provider._cache import MarkedCache
 from remit.testing.fake_provider._dialect import frame, pieces_of
 from remit.testing.fake_provider._openai_rules import Refusal
 from remit.testing.fake_provider._reply import RecordedRequest, Reply
@@ -16,8 +17,10 @@ from remit.testing.fake_provider._shapes import is_array, is_object
 
 _ALL_EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _MODELS: dict[str, ClaudeModel] = {
-    "claude-haiku-4-5": ClaudeModel(thinking="budget"),
-    "claude-opus-4-5": ClaudeModel(thinking="budget", efforts=("low", "medium", "high")),
+    "claude-haiku-4-5": ClaudeModel(thinking="budget", least_cached_tokens=4_096),
+    "claude-opus-4-5": ClaudeModel(
+        thinking="budget", least_cached_tokens=4_096, efforts=("low", "medium", "high")
+    ),
     "claude-sonnet-4-6": ClaudeModel(
         thinking="adaptive",
         efforts=("low", "medium", "high", "max"),
@@ -75,8 +78,7 @@ class AnthropicDialect:
     request_id_header: str = "request-id"
     _issued: dict[str, str] = field(default_factory=dict[str, str])
     """Thinking that was signed here: signature to text."""
-    _cached: dict[str, int] = field(default_factory=dict[str, int])
-    """Prefixes that are in the cache, by hash, with their tokens."""
+    _cache: MarkedCache = field(default_factory=MarkedCache)
 
     def refusal(self, request: RecordedRequest) -> Refusal | None:
         """Why the real one wouldn't take this request, or None."""
@@ -165,17 +167,9 @@ class AnthropicDialect:
 
     def _count_input(self, body: Mapping[str, Any]) -> tuple[int, int, int]:
         """Tokens read from the cache, written to it, and neither; marked prefixes are in it from now on."""
-        digest, tokens, read, marked = hashlib.sha256(), 0, 0, 0
-        for part in _parts(body):
-            plain = {key: value for key, value in part.items() if key != "cache_control"}
-            text = json.dumps(plain, sort_keys=True)
-            digest.update(text.encode())
-            tokens += max(1, len(text) // 4)
-            if "cache_control" in part:
-                key, marked = digest.hexdigest(), tokens
-                read = tokens if key in self._cached else read
-                self._cached[key] = tokens
-        return read, marked - read, tokens - marked
+        name = str(body.get("model"))
+        model = (self.models or {}).get(name) or ClaudeModel(thinking="budget")
+        return self._cache.count(name, _parts(body), least_tokens=model.least_cached_tokens)
 
 
 def _parts(body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -50,6 +50,8 @@ class ClaudeModel:
     efforts: tuple[str, ...] = ()
     max_output_tokens: int = 64_000
     window_tokens: int = 200_000
+    least_cached_tokens: int = 1_024
+    """A shorter prefix isn't cached."""
 
 
 @dataclass(frozen=True, slots=True)

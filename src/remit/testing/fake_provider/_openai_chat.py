@@ -7,10 +7,11 @@ The sentences are our own; shapes, codes and `param` are those of the real one.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from remit.testing.fake_provider._cache import PrefixCache
 from remit.testing.fake_provider._dialect import pieces_of
 from remit.testing.fake_provider._openai_rules import ChatModel, Refusal, check_body
 from remit.testing.fake_provider._reply import FakeToolCall, RecordedRequest, Reply
@@ -50,6 +51,8 @@ class OpenAIChatDialect:
     """Answer a streamed request with one JSON body."""
     max_body_bytes: int = 20 * 1024 * 1024
     base_path: str = "/v1"
+    cache: PrefixCache | None = field(default_factory=PrefixCache)
+    """What it has read before; None: it caches nothing, as some compatible servers."""
     request_id_header: str = "x-request-id"
 
     def refusal(self, request: RecordedRequest) -> Refusal | None:
@@ -106,11 +109,18 @@ class OpenAIChatDialect:
         data = [{"id": name, "object": "model", "created": _CREATED, "owned_by": "fake"} for name in names]
         return json.dumps({"object": "list", "data": data}).encode()
 
+    def read_before(self, body: Mapping[str, Any], parts: Iterable[Any]) -> int:
+        """Tokens of the prompt that the cache holds; it is held from now on."""
+        scope = f"{body.get('model')} {body.get('prompt_cache_key')}"
+        return 0 if self.cache is None else self.cache.read(scope, parts)
+
     def render(self, reply: Reply, request: RecordedRequest, *, number: int) -> tuple[str, list[bytes]]:
         """Content type and pieces of the body of a 200 answer."""
         if reply.raw is not None:
             return reply.content_type or "text/event-stream; charset=utf-8", [reply.raw]
-        answer = _Answer(reply, request, number)
+        body = request.json
+        read = self.read_before(body, (body.get("tools"), *body["messages"]))
+        answer = _Answer(reply, request, number, read_before=read)
         if not request.json.get("stream") or self.ignore_stream:
             return reply.content_type or "application/json", [answer.whole(), reply.tail]
         events = answer.events()
@@ -133,11 +143,12 @@ _FAULTS = {
 class _Answer:
     """One completion, as a stream of chunks or as a whole."""
 
-    def __init__(self, reply: Reply, request: RecordedRequest, number: int) -> None:
+    def __init__(self, reply: Reply, request: RecordedRequest, number: int, *, read_before: int) -> None:
         self._reply = reply
         self._body: dict[str, Any] = request.json
         self._number = number
         self._prompt_tokens = max(1, len(request.body) // 4)
+        self._read_before = min(read_before, self._prompt_tokens)
 
     def whole(self) -> bytes:
         reply = self._reply
@@ -228,7 +239,7 @@ class _Answer:
             "prompt_tokens": self._prompt_tokens,
             "completion_tokens": output,
             "total_tokens": self._prompt_tokens + output,
-            "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
+            "prompt_tokens_details": {"cached_tokens": self._read_before, "audio_tokens": 0},
             "completion_tokens_details": {"reasoning_tokens": min(reasoning, output), "audio_tokens": 0},
         }
 

@@ -13,7 +13,7 @@ from remit.testing.fake_provider._openai_chat import OpenAIChatDialect
 from remit.testing.fake_provider._openai_rules import Refusal
 from remit.testing.fake_provider._reply import RecordedRequest, Reply
 from remit.testing.fake_provider._responses_rules import check_responses_body
-from remit.testing.fake_provider._shapes import is_object
+from remit.testing.fake_provider._shapes import is_array, is_object
 
 _CREATED = 1_790_000_000
 _OTHER_PATHS = ("/v1/models",)
@@ -58,7 +58,9 @@ class OpenAIResponsesDialect(OpenAIChatDialect):
             return reply.content_type or "text/event-stream; charset=utf-8", [reply.raw]
         items = [dict(item) for item in (reply.blocks if reply.blocks is not None else _items(reply, number))]
         self._remember(items)
-        events = list(_events(reply, request, items, number))
+        body = request.json
+        read = self.read_before(body, (body.get("tools"), body.get("instructions"), *_inputs(body)))
+        events = list(_events(reply, request, items, number, read_before=read))
         if not reply.done:
             events.pop()
         framed = [
@@ -112,7 +114,7 @@ def _items(reply: Reply, number: int) -> Iterator[dict[str, Any]]:
 
 
 def _events(
-    reply: Reply, request: RecordedRequest, items: list[dict[str, Any]], number: int
+    reply: Reply, request: RecordedRequest, items: list[dict[str, Any]], number: int, *, read_before: int
 ) -> Iterator[dict[str, Any]]:
     head: dict[str, Any] = {
         "id": f"resp_fake{number:06d}",
@@ -129,7 +131,7 @@ def _events(
     for index, item in enumerate(items):
         yield from _item_events(index, item, reply.chunk_count)
     word = reply.finish or "completed"
-    usage = _usage(reply, request, items)
+    usage = _usage(reply, request, items, read_before)
     if word == "failed":
         error = reply.body or {"code": "server_error", "message": "the fake fails"}
         yield {
@@ -196,7 +198,12 @@ def _summary_events(place: dict[str, Any], part: Mapping[str, Any], count: int) 
     yield {"type": f"{kind}_part.done", **place, "part": part}
 
 
-def _usage(reply: Reply, request: RecordedRequest, items: list[dict[str, Any]]) -> Any:
+def _inputs(body: Mapping[str, Any]) -> list[Any]:
+    given = body.get("input")
+    return given if is_array(given) else [given]
+
+
+def _usage(reply: Reply, request: RecordedRequest, items: list[dict[str, Any]], read_before: int) -> Any:
     if reply.usage != "auto":
         return reply.usage
     prompt = max(1, len(request.body) // 4)
@@ -204,7 +211,7 @@ def _usage(reply: Reply, request: RecordedRequest, items: list[dict[str, Any]]) 
     reasoning = min(output, len(reply.thinking or "") // 4)
     return {
         "input_tokens": prompt,
-        "input_tokens_details": {"cached_tokens": 0},
+        "input_tokens_details": {"cached_tokens": min(read_before, prompt)},
         "output_tokens": output,
         "output_tokens_details": {"reasoning_tokens": reasoning},
         "total_tokens": prompt + output,
