@@ -79,7 +79,10 @@ def _restore(environment: dict[str, str]) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the nightly tests out unless they are asked for by `-m`."""
+    """Leave the nightly tests out unless they are asked for by `-m`; many examples may take their time."""
+    if settings.get_current_profile_name() == "nightly":
+        for item in items:
+            item.add_marker(pytest.mark.timeout(0))
     if "nightly" in (config.option.markexpr or ""):
         return
     kept = [item for item in items if item.get_closest_marker("nightly") is None]

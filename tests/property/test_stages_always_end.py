@@ -6,9 +6,10 @@ import asyncio
 import json
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from examples_kit import examples
 from remit.contract import StageKind, ToolResponse
 from remit.errors import LimitReached, NodeError, ProviderError
 from remit.stages import StageAnswer, StageFailure, ToolUse
@@ -102,7 +103,7 @@ LIMITS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(KINDS, st.lists(REPLY, min_size=1, max_size=12), st.lists(STATUS, min_size=1, max_size=6), LIMITS)
 def test_every_stage_ends_within_its_bounds(
     kind: StageKind, replies: list[PoolReply], statuses: list[str], limits: dict[str, int]
@@ -118,7 +119,7 @@ def test_every_stage_ends_within_its_bounds(
     asyncio.run(main())
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     KINDS,
     st.lists(REPLY, min_size=1, max_size=12),

@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
+from examples_kit import examples
 from remit.contract import RunReleased, RunStatus
 from remit.errors import RemitError
 from remit.events import TERMINAL_TYPES, Artifact
@@ -257,4 +257,4 @@ class StoreMachine(RuleBasedStateMachine):
 
 TestStoreMachine = StoreMachine.TestCase
 TestStoreMachine.__doc__ = "Promise 1, R61, R63: SQLite and the fake agree after any sequence of calls."
-TestStoreMachine.settings = settings(max_examples=60, stateful_step_count=40)
+TestStoreMachine.settings = examples(60, stateful_step_count=40)

@@ -47,6 +47,33 @@ async def check_invariants(world: RunWorld, run_id: str) -> None:
     assert types(events).count("tool.started") == types(events).count("tool.completed")
 
 
+@pytest.mark.parametrize("failing", [0, 2])
+async def test_a_cancel_that_counts_is_the_end(failing: int) -> None:
+    """R5, S71: whatever goes wrong meanwhile, a cancel that changed something ends the run cancelled.
+
+    Nothing that was found out but not written may win over it.
+    """
+    for turns in range(120):
+        replies: list[Any] = [*good_replies()]
+        replies[failing] = ProviderError("down", reason="unavailable")
+        async with run_world(*replies) as world:
+            supervisor = await world.admit()
+            run_id = next(iter(world.controls))
+            async with asyncio.TaskGroup() as group:
+                driven = group.create_task(world.supervise(supervisor))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                changed = world.cancel(run_id)
+            view = driven.result()
+            assert changed == (view.status is RunStatus.CANCELLED), turns
+            assert changed == (view.cancel is not None), turns
+            await check_invariants(world, run_id)
+        if not changed:
+            break
+    else:
+        pytest.fail("no cancel came too late")
+
+
 async def test_plan_work_review_deliver() -> None:
     """S12, S13, S18-S22, S25, S37: four dispatches in order; the reviewer's output is the result."""
     async with run_world(*good_replies()) as world:

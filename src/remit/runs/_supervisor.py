@@ -70,8 +70,7 @@ class Supervisor:
         self._context.control.on_cancel(lambda asked: self._work.cancel())
         try:
             with self._work.residencies.acquire("pipeline"):
-                decision = await self._decide()
-            self._context.control.committed = True
+                decision = self._final(await self._decide())
             cut_off = self._cut_off_stage(decision)
             settlement = Settlement(
                 self._context, self._journal, self._work, self._tools, children=self._offspring.run_ids
@@ -98,6 +97,13 @@ class Supervisor:
         """A cancel has reached the run: whatever its pipeline does is cut off."""
         if self._live is not None and not self._context.control.committed:
             self._live.cancel()
+
+    def _final(self, decision: Decision) -> Decision:
+        """The decision, unless a cancel came after it was found and before anybody could know of it."""
+        control = self._context.control
+        was_first = control.committed or control.commit()
+        control.committed = True
+        return decision if was_first or decision.terminal.kind == "cancelled" else self._cancelled()
 
     def _cut_off_stage(self, decision: Decision) -> str | None:
         if decision.terminal.kind == "completed" or self._pipeline is None:
