@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import httpx2
 from anthropic import AsyncAnthropic, AsyncStream, NotGiven, Omit
-from anthropic._types import RequestOptions  # the type of the public `options`
-from anthropic.types.beta import BetaMessage, BetaRawMessageStreamEvent
+from anthropic._models import construct_type_unchecked
+from anthropic.types.beta import BetaRawMessageStreamEvent
+from pydantic import TypeAdapter, ValidationError
 from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.profiles.anthropic import AnthropicModelProfile
 from pydantic_ai.providers.anthropic import AnthropicProvider
@@ -20,11 +22,20 @@ from remit.models._anthropic_body import finish_body
 from remit.models._attempt import AttemptCall
 from remit.models._library_messages import Origin, messages_for_library
 from remit.models._library_stream import ToolForms, read_reply
+from remit.models._plain_requests import PlainRequests, RecordStream
 from remit.models._port import Delta
 from remit.models._sdk_adapter import LibraryReply
-from remit.models._sdk_http import NO_KEY, make_http_client, make_timeout, own_headers, user_agent, waits_of
+from remit.models._sdk_http import (
+    NO_KEY,
+    make_http_client,
+    make_observed,
+    make_timeout,
+    own_headers,
+    user_agent,
+    waits_of,
+)
 from remit.models._settings import ProviderSettings
-from remit.models._transport import WireRecord
+from remit.models._transport import ObservingTransport, WireRecord
 
 
 class _PlainClient:
@@ -34,8 +45,9 @@ class _PlainClient:
     the SDK would walk every value of the body. Neither happens here.
     """
 
-    def __init__(self, client: AsyncAnthropic) -> None:
+    def __init__(self, client: AsyncAnthropic, requests: PlainRequests) -> None:
         self._client = client
+        self._requests = requests
         self.beta = self
         self.messages = self
         self.timeout = client.timeout
@@ -52,19 +64,26 @@ class _PlainClient:
 
     async def create(self, **arguments: Any) -> AsyncStream[BetaRawMessageStreamEvent]:
         """A streamed request with the arguments of the SDK's own `create`."""
-        options: RequestOptions = {"headers": arguments.pop("extra_headers")}
+        headers = arguments.pop("extra_headers")
         extra_body: Mapping[str, Any] = arguments.pop("extra_body") or {}
         for name in ("timeout", "betas"):
             arguments.pop(name)
         body = {name: value for name, value in arguments.items() if not isinstance(value, (Omit, NotGiven))}
-        return await self._client.post(
-            "/v1/messages",
-            cast_to=BetaMessage,
-            body=finish_body({**body, **extra_body}),
-            options=options,
-            stream=True,
-            stream_cls=AsyncStream[BetaRawMessageStreamEvent],
-        )
+        response = await self._requests.send(finish_body({**body, **extra_body}), headers)
+        return cast("AsyncStream[BetaRawMessageStreamEvent]", RecordStream(response, _read_event))
+
+
+_EVENTS: TypeAdapter[BetaRawMessageStreamEvent] = TypeAdapter(BetaRawMessageStreamEvent)
+
+
+def _read_event(text: str) -> BetaRawMessageStreamEvent:
+    """One event out of its JSON; one that isn't as the SDK knows it is read loosely, as the SDK does."""
+    try:
+        return _EVENTS.validate_json(text)
+    except ValidationError:
+        kind = cast("Any", BetaRawMessageStreamEvent)
+        loosely: Any = construct_type_unchecked(value=json.loads(text), type_=kind)
+        return loosely
 
 
 class _MessagesModel(AnthropicModel):
@@ -83,7 +102,12 @@ class AnthropicSdk:
     def __init__(self, settings: ProviderSettings, *, inner: httpx2.AsyncBaseTransport | None = None) -> None:
         self.waits = waits_of(settings)
         self._settings = settings
-        self._client = _make_client(settings, inner)
+        transport = make_observed(settings, inner)
+        self._client = _make_client(settings, transport)
+        requests = PlainRequests(
+            self._client, transport, "v1/messages", timeout=make_timeout(settings), sign=_sign
+        )
+        self._plain = _PlainClient(self._client, requests)
         self._provider = AnthropicProvider(anthropic_client=self._client)
         self._models: dict[str, _MessagesModel] = {}
         self._tools = ToolForms()
@@ -136,7 +160,7 @@ class AnthropicSdk:
                 anthropic_disallows_sampling_settings=False,  # refused at start, not dropped here
             )
             model = _MessagesModel(name, provider=self._provider, profile=profile)
-            model.plain = _PlainClient(self._client)
+            model.plain = self._plain
             self._models[name] = model
         return model
 
@@ -152,7 +176,7 @@ def _image_bytes(data_url: str) -> tuple[bytes, str] | None:
         return None
 
 
-def _make_client(settings: ProviderSettings, inner: httpx2.AsyncBaseTransport | None) -> AsyncAnthropic:
+def _make_client(settings: ProviderSettings, transport: ObservingTransport) -> AsyncAnthropic:
     """The SDK's client: our transport, no retries of its own, and nothing taken from the environment."""
     key = settings.api_key.reveal() if settings.api_key is not None else ""
     headers = own_headers(settings)
@@ -162,7 +186,7 @@ def _make_client(settings: ProviderSettings, inner: httpx2.AsyncBaseTransport | 
         default_headers=headers,
         max_retries=0,
         timeout=make_timeout(settings),
-        http_client=make_http_client(settings, inner, _sign),
+        http_client=make_http_client(settings, transport, _sign),
     )
     # What the SDK found in ANTHROPIC_CUSTOM_HEADERS and ANTHROPIC_AUTH_TOKEN is the user's own, and isn't
     # for whichever provider stands in the configuration.

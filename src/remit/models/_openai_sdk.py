@@ -21,11 +21,20 @@ from remit.models._library_messages import Origin, messages_for_library
 from remit.models._library_stream import ToolForms, read_reply
 from remit.models._options import OPENAI_KINDS
 from remit.models._plain_client import PlainClient
+from remit.models._plain_requests import PlainRequests
 from remit.models._port import Delta
 from remit.models._sdk_adapter import LibraryReply
-from remit.models._sdk_http import NO_KEY, make_http_client, make_timeout, own_headers, user_agent, waits_of
+from remit.models._sdk_http import (
+    NO_KEY,
+    make_http_client,
+    make_observed,
+    make_timeout,
+    own_headers,
+    user_agent,
+    waits_of,
+)
 from remit.models._settings import ProviderSettings
-from remit.models._transport import WireRecord
+from remit.models._transport import ObservingTransport, WireRecord
 
 _NO_TAG = ("\x00think", "\x00/think")
 """Thinking tags that no model writes: text is text."""
@@ -78,7 +87,10 @@ class OpenAISdk:
     def __init__(self, settings: ProviderSettings, *, inner: httpx2.AsyncBaseTransport | None = None) -> None:
         self.waits = waits_of(settings)
         self._settings = settings
-        self._client = make_openai_client(settings, inner)
+        transport = make_observed(settings, inner)
+        self._client = make_openai_client(settings, transport)
+        requests = openai_requests(self._client, transport, "chat/completions", settings)
+        self._plain = PlainClient(self._client.base_url, requests)
         self._provider: Provider[AsyncOpenAI] = (
             OpenAIProvider(openai_client=self._client)
             if settings.kind in OPENAI_KINDS
@@ -144,12 +156,12 @@ class OpenAISdk:
                 profile["thinking_tags"] = _NO_TAG
             model = _ChatModel(name, provider=self._provider, profile=profile)
             model.with_usage = with_usage
-            model.plain = PlainClient(self._client)
+            model.plain = self._plain
             self._models[key] = model
         return model
 
 
-def make_openai_client(settings: ProviderSettings, inner: httpx2.AsyncBaseTransport | None) -> AsyncOpenAI:
+def make_openai_client(settings: ProviderSettings, transport: ObservingTransport) -> AsyncOpenAI:
     """The SDK's client: our transport, no retries of its own, and nothing taken from the environment."""
     key = settings.api_key.reveal() if settings.api_key is not None else ""
     headers = own_headers(settings)
@@ -161,7 +173,7 @@ def make_openai_client(settings: ProviderSettings, inner: httpx2.AsyncBaseTransp
         default_headers=headers,
         max_retries=0,
         timeout=make_timeout(settings),
-        http_client=make_http_client(settings, inner, _leave_out_no_key),
+        http_client=make_http_client(settings, transport, _leave_out_no_key),
     )
     # What the SDK found in OPENAI_ORG_ID, OPENAI_PROJECT_ID, OPENAI_ADMIN_KEY and OPENAI_CUSTOM_HEADERS is
     # the user's own, and isn't for whichever provider stands in the configuration.
@@ -169,6 +181,13 @@ def make_openai_client(settings: ProviderSettings, inner: httpx2.AsyncBaseTransp
     client.admin_api_key = None
     client._custom_headers = headers  # pyright: ignore[reportPrivateUsage]
     return client
+
+
+def openai_requests(
+    client: AsyncOpenAI, transport: ObservingTransport, path: str, settings: ProviderSettings
+) -> PlainRequests:
+    """Requests to one path of the provider, as the SDK would sign them."""
+    return PlainRequests(client, transport, path, timeout=make_timeout(settings), sign=_leave_out_no_key)
 
 
 async def _leave_out_no_key(request: httpx2.Request) -> None:

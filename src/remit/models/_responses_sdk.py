@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import httpx2
 from openai import AsyncOpenAI, AsyncStream, NotGiven, Omit
-from openai._types import RequestOptions  # the type of the public `options`
-from openai.types.responses import Response, ResponseStreamEvent
+from openai._models import construct_type_unchecked
+from openai.types.responses import ResponseStreamEvent
+from pydantic import TypeAdapter, ValidationError
 from pydantic_ai.messages import ModelMessage, ModelRequest, UserPromptPart
 from pydantic_ai.models.openai import OpenAIResponsesModel
 from pydantic_ai.profiles.openai import OpenAIModelProfile
@@ -17,10 +19,11 @@ from pydantic_ai.providers.openai import OpenAIProvider
 from remit.contract import ToolSpec
 from remit.models._library_messages import Origin
 from remit.models._library_stream import ToolForms, read_reply
-from remit.models._openai_sdk import make_openai_client
+from remit.models._openai_sdk import make_openai_client, openai_requests
+from remit.models._plain_requests import PlainRequests, RecordStream
 from remit.models._port import Delta
 from remit.models._sdk_adapter import LibraryReply
-from remit.models._sdk_http import user_agent, waits_of
+from remit.models._sdk_http import make_observed, user_agent, waits_of
 from remit.models._settings import ProviderSettings
 from remit.models._transport import WireRecord
 
@@ -34,18 +37,15 @@ class _PlainClient:
     The SDK's own `create` would walk every value of the body first.
     """
 
-    def __init__(self, client: AsyncOpenAI) -> None:
-        self._client = client
-        self.responses = self
-
-    @property
-    def base_url(self) -> Any:
+    def __init__(self, base_url: Any, requests: PlainRequests) -> None:
+        self.base_url = base_url
         """Where the SDK sends to."""
-        return self._client.base_url
+        self._requests = requests
+        self.responses = self
 
     async def create(self, **arguments: Any) -> AsyncStream[ResponseStreamEvent]:
         """A streamed request with the arguments of the SDK's own `create`."""
-        options: RequestOptions = {"headers": arguments.pop("extra_headers")}
+        headers = arguments.pop("extra_headers")
         ours: Mapping[str, Any] = arguments.pop("extra_body")
         # Of the library's own ideas (what to include, how to reason) none: only what it was asked to map.
         body = {
@@ -53,14 +53,22 @@ class _PlainClient:
             for name in ("model", "stream", "tools", "tool_choice")
             if not isinstance(value := arguments[name], (Omit, NotGiven))
         }
-        return await self._client.post(
-            "/responses",
-            cast_to=Response,
-            body={**body, **ours},
-            options=options,
-            stream=True,
-            stream_cls=AsyncStream[ResponseStreamEvent],
+        response = await self._requests.send({**body, **ours}, headers)
+        return cast("AsyncStream[ResponseStreamEvent]", RecordStream(response, _read_event))
+
+
+_EVENTS: TypeAdapter[ResponseStreamEvent] = TypeAdapter(ResponseStreamEvent)
+
+
+def _read_event(text: str) -> ResponseStreamEvent:
+    """One event out of its JSON; one that isn't as the SDK knows it is read loosely, as the SDK does."""
+    try:
+        return _EVENTS.validate_json(text)
+    except ValidationError:
+        loosely: Any = construct_type_unchecked(
+            value=json.loads(text), type_=cast("Any", ResponseStreamEvent)
         )
+        return loosely
 
 
 class _ResponsesModel(OpenAIResponsesModel):
@@ -78,7 +86,10 @@ class ResponsesSdk:
 
     def __init__(self, settings: ProviderSettings, *, inner: httpx2.AsyncBaseTransport | None = None) -> None:
         self.waits = waits_of(settings)
-        self._client = make_openai_client(settings, inner)
+        transport = make_observed(settings, inner)
+        self._client = make_openai_client(settings, transport)
+        requests = openai_requests(self._client, transport, "responses", settings)
+        self._plain = _PlainClient(self._client.base_url, requests)
         self._provider = OpenAIProvider(openai_client=self._client)
         self._origin = Origin(
             provider=settings.name,
@@ -122,6 +133,6 @@ class ResponsesSdk:
         if model is None:
             profile = OpenAIModelProfile(json_schema_transformer=None)  # schemas go out as they are
             model = _ResponsesModel(name, provider=self._provider, profile=profile)
-            model.plain = _PlainClient(self._client)
+            model.plain = self._plain
             self._models[name] = model
         return model

@@ -32,12 +32,19 @@ def user_agent() -> str:
     return f"remit/{remit.__version__}"
 
 
+def make_observed(
+    settings: ProviderSettings, inner: httpx2.AsyncBaseTransport | None = None
+) -> ObservingTransport:
+    """The transport under an SDK."""
+    return ObservingTransport(inner or make_transport(settings))
+
+
 def make_http_client(
-    settings: ProviderSettings, inner: httpx2.AsyncBaseTransport | None, on_request: Callable[..., Any]
+    settings: ProviderSettings, transport: ObservingTransport, on_request: Callable[..., Any]
 ) -> httpx2.AsyncClient:
     """The HTTP client under an SDK: our transport, nothing compressed, no redirects."""
     return httpx2.AsyncClient(
-        transport=ObservingTransport(inner or make_transport(settings)),
+        transport=transport,
         event_hooks={"request": [on_request]},
         follow_redirects=False,
         headers={"Accept-Encoding": "identity"},
