@@ -103,7 +103,7 @@ class Git:
             self.executable,
             "--no-pager",
             *arguments,
-            stdin=asyncio.subprocess.PIPE,
+            stdin=asyncio.subprocess.PIPE if stdin else asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env=environment,
@@ -112,7 +112,7 @@ class Git:
         )
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                stdout, stderr = await process.communicate(stdin)
+                stdout, stderr = await process.communicate(stdin or None)
         except TimeoutError:
             raise GitError(
                 f"git {arguments[0]} took longer than {timeout_ms} ms", detail="timed out"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from remit.workspaces._failures import KeeperLost, WorkspaceOperationError
 from remit.workspaces.keeper._protocol import Decoder, Frame, FrameTooLarge, encode
@@ -111,8 +111,8 @@ class KeeperLink(asyncio.Protocol):
     # ---- what asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # A loop of another make has transports of another class.
+        self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         for frame in self._decoder.feed(data):
