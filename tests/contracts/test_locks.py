@@ -57,7 +57,7 @@ def test_the_locks_agree() -> None:
 IMPORT_NAMES = {"pyyaml": "yaml", "pydantic-ai-slim": "pydantic_ai", "google-genai": "google"}
 BROUGHT_ALONG = {"openai": "pydantic-ai-slim[openai]", "typing_extensions": "pydantic"}
 """Imported, and part of what a dependency promises to bring."""
-PLUGINS = {"httptools", "pytest-asyncio"}
+PLUGINS = {"pytest-asyncio"}
 """Loaded by another tool, never imported here."""
 
 

@@ -8,6 +8,7 @@ its headers and address are asked for once. Bodies, errors and replies are the e
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Generic, Protocol, TypeVar
 
@@ -15,6 +16,7 @@ import httpx2
 
 from remit.models._transport import ObservingTransport
 
+_log = logging.getLogger(__name__)
 _SAME = {"accept-encoding": "identity", "connection": "keep-alive", "x-stainless-retry-count": "0"}
 """Nothing compressed; and what the SDKs say of a request that isn't a retry of theirs."""
 
@@ -86,6 +88,7 @@ class PlainRequests:
             content=json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode(),
             extensions={"timeout": self._timeout},
         )
+        _log.debug("POST %s", self._url)
         response = await self._transport.handle_async_request(request)
         if response.status_code != 200:
             raise RefusedError(f"HTTP {response.status_code}")

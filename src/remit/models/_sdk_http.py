@@ -14,6 +14,7 @@ import remit
 from remit.models._lanes import LanedTransport
 from remit.models._settings import ProviderSettings
 from remit.models._transport import ObservingTransport, Waits
+from remit.models._wire_connection import WireConnection
 from remit.primitives import Secret
 
 NO_KEY = "no-key-is-set"
@@ -66,9 +67,12 @@ def make_transport(settings: ProviderSettings) -> httpx2.AsyncBaseTransport:
     else:
         context = httpx2.create_ssl_context()
     proxy = settings.proxy or _proxy_from_environment(settings.url)
+    context.set_alpn_protocols(["http/1.1"])
     limits = httpx2.Limits(max_connections=1, keepalive_expiry=_KEEPALIVE_S)
 
     def lane() -> httpx2.AsyncBaseTransport:
+        if proxy is None:
+            return WireConnection(context, keepalive_s=_KEEPALIVE_S)
         return httpx2.AsyncHTTPTransport(verify=context, limits=limits, proxy=proxy)
 
     return LanedTransport(lane, keepalive_s=_KEEPALIVE_S)
