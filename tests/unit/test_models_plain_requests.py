@@ -41,6 +41,9 @@ class Unobserved:
     def answered(self, status: int, headers: httpx2.Headers) -> None:
         """Not noted."""
 
+    def opened(self, body: httpx2.AsyncByteStream) -> None:
+        """Not noted."""
+
     def refused(self, body: bytes) -> None:
         """Not noted."""
 

@@ -17,7 +17,15 @@ from remit.models._library_messages import Origin
 from remit.models._library_stream import ToolForms, read_reply
 from remit.models._port import Delta
 from remit.models._sdk_adapter import LibraryReply
-from remit.models._sdk_http import NO_KEY, make_http_client, make_timeout, own_headers, user_agent, waits_of
+from remit.models._sdk_http import (
+    NO_KEY,
+    make_http_client,
+    make_observed,
+    make_timeout,
+    own_headers,
+    user_agent,
+    waits_of,
+)
 from remit.models._settings import ProviderSettings
 from remit.models._transport import WireRecord
 
@@ -47,7 +55,7 @@ class GoogleSdk:
 
     def __init__(self, settings: ProviderSettings, *, inner: httpx2.AsyncBaseTransport | None = None) -> None:
         self.waits = waits_of(settings)
-        self._http = make_http_client(settings, inner, _Touch(settings))
+        self._http = make_http_client(settings, make_observed(settings, inner), _Touch(settings))
         self._client = _make_client(settings, self._http)
         self._provider = GoogleProvider(client=self._client)
         self._origin = Origin(
