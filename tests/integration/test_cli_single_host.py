@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,8 +28,8 @@ async def drive(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> tup
     runs: list[Run] = []
     make = driving.make_host
 
-    def kept(place: Place) -> Host:
-        hosts.append(make(place))
+    def kept(place: Place, **given: Any) -> Host:
+        hosts.append(make(place, **given))
         return hosts[-1]
 
     monkeypatch.setattr(driving, "make_host", kept)

@@ -12,7 +12,7 @@ from remit.cli._place import Place
 from remit.cli._run import RunOptions
 from remit.config import Config, default_bindings
 from remit.contract import RunRequest
-from remit.requests import parse_duration_ms
+from remit.requests import check_branch_name, parse_duration_ms
 
 
 def build_request(options: RunOptions, prompt: str, place: Place) -> RunRequest:
@@ -31,7 +31,9 @@ def build_request(options: RunOptions, prompt: str, place: Place) -> RunRequest:
         "unreviewed": options.unreviewed,
         "allow_protected": options.allow_protected,
         "workspace": _workspace(options, place),
-        "delivery": _delivery(options),
+        "delivery": delivery_of(options),
+        "continues": options.continues,
+        "session_id": options.session_id,
         "stages": stages_of(options),
         "limits": limits_of(options),
     }
@@ -49,9 +51,17 @@ def _workspace(options: RunOptions, place: Place) -> dict[str, str]:
     return asked
 
 
-def _delivery(options: RunOptions) -> str | None:
-    if options.apply and options.patch_only:
-        raise click.UsageError("--apply and --patch-only exclude each other")
+def delivery_of(options: RunOptions) -> str | dict[str, str] | None:
+    """The delivery that was typed; None: none was.
+
+    Raises:
+        click.UsageError: Two were.
+        InvalidRequest: The branch's name can't be one.
+    """
+    if options.apply + options.patch_only + (options.branch is not None) > 1:
+        raise click.UsageError("--apply, --branch and --patch-only exclude each other")
+    if options.branch is not None:
+        return {"mode": "branch", "branch": check_branch_name(options.branch, param="branch")}
     if options.patch_only:
         return "patch"
     return "apply" if options.apply else None

@@ -13,7 +13,7 @@ from remit.cli._place import Place
 from remit.cli._progress import Progress
 from remit.cli._signals import Signals
 from remit.cli._words import recovered_words
-from remit.contract import RunRequest, RunView
+from remit.contract import DeliveryMode, RunRequest, RunView
 from remit.events import Event
 from remit.host import Host, Run
 from remit.results import exit_code
@@ -40,6 +40,7 @@ class Driver:
         place: Settings and workspace.
         request: What is asked.
         progress: Where people look.
+        door_delivery: What becomes of the result where neither request nor settings say.
     """
 
     def __init__(
@@ -48,7 +49,9 @@ class Driver:
         request: RunRequest,
         *,
         progress: Progress,
+        door_delivery: DeliveryMode = "apply",
     ) -> None:
+        self._door_delivery: DeliveryMode = door_delivery
         self._place = place
         self._request = request
         self._progress = progress
@@ -88,7 +91,7 @@ class Driver:
             return await self._in_a_host(unconfined)
 
     async def _in_a_host(self, place: Place) -> Outcome:
-        host = make_host(place)
+        host = make_host(place, door_delivery=self._door_delivery)
         async with host:
             self._tell_what_was_found(host)
             await self._require_sandbox(host, place)
@@ -174,10 +177,10 @@ class Driver:
         return exit_code(view)
 
 
-def make_host(place: Place) -> Host:
+def make_host(place: Place, *, door_delivery: DeliveryMode = "apply") -> Host:
     """The host of one run: a cancel of it drains the host, and a lost link is waited for by nobody."""
     times = RunTimes(link_grace_ms=0)
-    return Host(place.config, times=times, door_delivery="apply", single_run=True)
+    return Host(place.config, times=times, door_delivery=door_delivery, single_run=True)
 
 
 def _unconfined(place: Place) -> Place | None:

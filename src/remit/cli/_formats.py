@@ -103,9 +103,17 @@ def delivery_words(view: RunView) -> str:
         return "not applied"
     match delivery.status:
         case "delivered":
+            if delivery.mode == "branch":
+                return f"on the branch {one_line(delivery.ref or '', width=100)}"
             return "applied" if delivery.mode == "apply" else "not applied"
         case "conflict":
+            if delivery.mode == "branch":
+                return (
+                    f"not delivered: the branch {one_line(delivery.ref or '', width=100)} was there already"
+                )
             return "not applied: the files had changed meanwhile"
+        case "awaiting_approval":
+            return "waits for a person's word: deliver or discard"
         case "discarded":
             return "discarded"
         case _:

@@ -1,4 +1,4 @@
-"""`remit patch`: its options and its help. What it does is in `_patching`."""
+"""`remit patch`: its options and its help. What it does is in `_patching` and `_printing`."""
 
 from __future__ import annotations
 
@@ -6,46 +6,66 @@ import click
 
 from remit.cli._host_option import host_option
 
-_HELP = """Print a run's patch, or apply it.
+_HELP = """Print a run's patch, or deliver it.
 
 \b
-  remit patch                    the newest run's patch, in colour on a terminal
-  remit patch RUN > fix.patch    as git writes patches, byte for byte
-  remit patch RUN --apply        apply it to the workspace, all or nothing
+  remit patch                      the newest run's patch, in colour on a terminal
+  remit patch RUN > fix.patch      as git writes patches, byte for byte
+  remit patch RUN --apply          apply it to the workspace, all or nothing
+  remit patch RUN --branch NAME    put it on a new branch, as a commit
+  remit patch RUN --discard        let it never be applied
 
 Every file that it touches must still be as it was when the run began; else nothing is applied. `remit undo`
-takes it back.
+takes it back. Of a run that failed or was cancelled this is the work as far as it got. With --host a run that
+waits for approval is approved by --apply, or ended without a delivery by --discard.
 """
 
 
 @click.command(help=_HELP)
 @click.argument("run_id", metavar="[RUN]", required=False)
 @click.option("--apply", is_flag=True, help="Apply it to the workspace's files.")
+@click.option("--branch", metavar="NAME", help="Put it on a new branch of the workspace's repository.")
+@click.option("--discard", is_flag=True, help="Let it never be applied.")
 @click.option("--stat", is_flag=True, help="Only which files, and how many lines.")
-@click.option("--unreviewed", is_flag=True, help="Apply it although no review has passed it.")
+@click.option("--unreviewed", is_flag=True, help="Deliver it although no review has passed it.")
 @click.option("--allow-protected", is_flag=True, help="Apply it although it touches protected paths.")
 @host_option
 def patch(
     run_id: str | None,
     apply: bool,
+    branch: str | None,
+    discard: bool,
     stat: bool,
     unreviewed: bool,
     allow_protected: bool,
     host: str | None,
 ) -> int:
     """Replaced by the text above."""
-    from remit.cli import _patching  # noqa: PLC0415 - `--help` needn't load the store
+    delivers = apply or branch is not None
+    if apply + discard + (branch is not None) > 1:
+        raise click.UsageError("--apply, --branch and --discard exclude each other")
+    if not delivers and (unreviewed or allow_protected):
+        raise click.UsageError("--unreviewed and --allow-protected go with --apply or --branch")
+    if stat and (delivers or discard):
+        raise click.UsageError("--stat goes with none of --apply, --branch and --discard")
+    if not (delivers or discard):
+        from remit.cli import _printing  # noqa: PLC0415 - `--help` needn't load the store
 
-    if not apply and (unreviewed or allow_protected):
-        raise click.UsageError("--unreviewed and --allow-protected go with --apply")
-    if apply and stat:
-        raise click.UsageError("--apply and --stat exclude each other")
-    if apply:
-        if run_id is None:
-            raise click.UsageError("name the run whose patch is to be applied; `remit ps` lists them")
-        if host:
-            return _patching.deliver_there(
-                run_id, host=host, unreviewed=unreviewed, allow_protected=allow_protected
-            )
-        return _patching.apply_patch(run_id, unreviewed=unreviewed, allow_protected=allow_protected)
-    return _patching.print_patch(run_id, stat=stat, host=host)
+        return _printing.print_patch(run_id, stat=stat, host=host)
+    if run_id is None:
+        raise click.UsageError("name the run whose patch is meant; `remit ps` lists them")
+    return _act(run_id, branch, discard, unreviewed, allow_protected, host)
+
+
+def _act(
+    run_id: str, branch: str | None, discard: bool, unreviewed: bool, allow_protected: bool, host: str | None
+) -> int:
+    from remit.cli import _patching  # noqa: PLC0415 - `--help` needn't load the host
+    from remit.host import ByHand  # noqa: PLC0415
+
+    if discard:
+        return _patching.discard_there(run_id, host=host) if host else _patching.discard_here(run_id)
+    wanted = ByHand(branch=branch, unreviewed=unreviewed, allow_protected=allow_protected)
+    if host:
+        return min(1, _patching.deliver_there(run_id, wanted, host=host))
+    return min(1, _patching.deliver_here(run_id, wanted))

@@ -1,141 +1,201 @@
-"""What `remit patch` and `remit undo` do."""
+"""What `remit patch` and `remit undo` do with a patch that is to be delivered, discarded or taken back."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
-from remit.cli._diff import coloured, files_of, stat_lines
-from remit.cli._finding import RunReader, find_run, open_reader
+from remit.cli._deciding import NAME_TAKEN
+from remit.cli._finding import find_run, open_reader
 from remit.cli._formats import count
-from remit.cli._screen import Results, console_on, is_a_terminal
-from remit.cli._story import Story
+from remit.cli._printing import require_known, story_of
 from remit.cli._words import one_line, recovered_words, say
 from remit.config import data_folder, find_repository_root, load_config
 from remit.contract import RunView
 from remit.errors import NotFound, PreconditionFailed
+from remit.host import ByHand, PatchPlace, branches_of, check_discardable, deliver_by_hand
 from remit.node_agent import node_folder
 from remit.primitives import SystemClock
+from remit.runs import StoredRun, newest_delivery
 from remit.storage import SqliteStore
-from remit.workspaces import Deliveries, DeliveryOrder, WorkspaceSettings
+from remit.workspaces import Deliveries, Outcome, WorkspaceSettings, has_branches
 
 _NAMED_PATHS = 10
 
 
-def print_patch(wanted: str | None, *, stat: bool, host: str | None = None) -> int:
-    """Print a run's patch: in colour for a person, byte for byte for a program."""
-    with open_reader(host) as reader:
-        stored = find_run(reader, wanted)
-        assert reader is not None, "a run was found in it"
-        artifact = reader.read_artifact(stored.view.id, "patch")
-        story = _story_of(reader, stored.view.id)
-    if artifact is None:
-        _require_known(stored.view, opened=story.root is not None)
-    if artifact is None or not artifact.text:
-        say(f"run {stored.view.id} changed nothing")
-        return 0
-    if stat:
-        console = console_on(sys.stdout)
-        for line in stat_lines(files_of(artifact.text), width=console.width):
-            console.print(line)
-    elif is_a_terminal(sys.stdout):
-        console_on(sys.stdout).print(coloured(artifact.text), soft_wrap=True)
-    else:
-        results = Results()
-        results.write_bytes(artifact.text.encode("utf-8", "surrogateescape"))
-        results.require_written()
-    return 0
-
-
-def deliver_there(wanted: str, *, host: str, unreviewed: bool, allow_protected: bool) -> int:
-    """Have a host apply a run's patch to the workspace there; returns the exit code."""
+def deliver_there(wanted: str, by_hand: ByHand, *, host: str) -> int:
+    """Have a host deliver a run's patch, or approve a delivery that waits there; returns the exit code."""
     from remit.cli._remote import secret_for_host  # noqa: PLC0415 - most patches need no client
     from remit.client import Client  # noqa: PLC0415
 
     with Client(host, api_key=secret_for_host()) as client:
-        told = client.deliver(wanted, unreviewed=unreviewed, allow_protected=allow_protected)
-    if told["delivery"]["status"] == "conflict":
+        told = client.deliver(
+            wanted,
+            unreviewed=by_hand.unreviewed,
+            allow_protected=by_hand.allow_protected,
+            branch=by_hand.branch,
+        )
+    return _tell_there(wanted, told["delivery"])
+
+
+def _tell_there(wanted: str, delivery: dict[str, Any]) -> int:
+    mode, status = delivery["mode"], delivery["status"]
+    if status == "conflict":
+        if mode == "branch":
+            say(f"there is a branch {one_line(delivery['ref'] or '')} already, or one in its way")
+            return NAME_TAKEN
         say("nothing was applied: the workspace's files were changed meanwhile")
         return 1
-    say(f"the patch of run {wanted} is applied to its workspace on the host")
+    match mode, status:
+        case "branch", "delivered":
+            say(f"the patch of run {wanted} is on the branch {one_line(delivery['ref'])} on the host")
+        case "apply", "delivered":
+            say(f"the patch of run {wanted} is applied to its workspace on the host")
+        case _:
+            say(f"run {wanted}: {status}")
     return 0
 
 
-def apply_patch(wanted: str, *, unreviewed: bool, allow_protected: bool) -> int:
-    """Apply a run's patch to the tree that it was made from.
+def discard_there(wanted: str, *, host: str) -> int:
+    """Have a host never apply a run's patch; returns the exit code."""
+    from remit.cli._remote import secret_for_host  # noqa: PLC0415 - most patches need no client
+    from remit.client import Client  # noqa: PLC0415
+
+    with Client(host, api_key=secret_for_host()) as client:
+        client.discard(wanted)
+    say(f"the patch of run {wanted} is discarded; `remit patch {wanted}` still shows it")
+    return 0
+
+
+def discard_here(wanted: str) -> int:
+    """Let a run's patch never be applied.
 
     Raises:
-        PreconditionFailed: It can't be applied as it is; the message says what would let it.
+        PreconditionFailed: It was, or there is none.
+    """
+    stored, _ = _ended_run(wanted)
+    with open_reader() as reader:
+        assert reader is not None, "a run was found in it"
+        history = reader.read_history(stored.view.id)
+    check_discardable(stored, history)
+    _log(stored.view, "delivery.discarded", {"by": "hand"})
+    say(f"the patch of run {stored.view.id} is discarded; `remit patch {stored.view.id}` still shows it")
+    return 0
+
+
+def deliver_here(wanted: str, by_hand: ByHand, *, settings: WorkspaceSettings | None = None) -> int:
+    """Deliver a run's patch to the tree that it was made from, or to a branch there.
+
+    Args:
+        wanted: The run.
+        by_hand: How.
+        settings: Of its workspace; None: what is configured for its folder.
+
+    Returns:
+        The exit code: 0 delivered, 1 not, `NAME_TAKEN` where only the branch's name was in the way.
+
+    Raises:
+        PreconditionFailed: It can't be delivered as it is; the message says what would let it.
         NodeError: What is kept of it can't be used.
     """
-    view, root = _ended_run(wanted)
-    _require_known(view, opened=True)
+    stored, root = _ended_run(wanted)
+    view = stored.view
+    require_known(view, opened=True)
     if view.patch is None or not view.patch.files:
         say(f"run {view.id} changed nothing: there is nothing to apply")
         return 0
-    if not view.patch.reviewed and not unreviewed:
+    with open_reader() as reader:
+        assert reader is not None, "a run was found in it"
+        newest = newest_delivery(view, reader.read_history(view.id))
+    if newest is not None and newest.status == "discarded":
+        raise PreconditionFailed(f"the patch of run {view.id} was discarded")
+    if not view.patch.reviewed and not by_hand.unreviewed:
         raise PreconditionFailed(
             f"no review has passed the patch of run {view.id}; look at it with `remit patch {view.id}`, "
             "then add --unreviewed"
         )
-    deliveries = Deliveries(_node_data())
-    content_hash = deliveries.find_changes(view.id, view.patch.sha256)
-    if content_hash is None:
-        raise PreconditionFailed(
-            f"the files of run {view.id} aren't kept any more; `remit patch {view.id} | git apply` may do"
-        )
-    settings = _settings_at(root)
-    order = DeliveryOrder(
-        run_id=view.id,
+    settings = settings or _settings_at(root)
+    place = PatchPlace(
+        node_data=_node_data(),
         root=root,
-        content_hash=content_hash,
-        patch_sha256=view.patch.sha256,
-        allow_protected=allow_protected,
-        **({"protected": settings.protected, "frozen": settings.freeze} if settings is not None else {}),
+        protected=settings.protected if settings is not None else None,
+        frozen=settings.freeze if settings is not None else (),
+        environment=os.environ,
     )
-    outcome = deliveries.deliver(order)
+
+    async def deliver() -> Outcome:
+        async with SqliteStore.open(data_folder(os.environ), clock=SystemClock()) as store:
+            now = SystemClock().now()
+            return await deliver_by_hand(stored, by_hand, place=place, log=store, now=now)
+
+    return _tell(view, root, asyncio.run(deliver()))
+
+
+def _tell(view: RunView, root: Path, outcome: Outcome) -> int:
     match outcome.status:
+        case "conflict" if outcome.why is not None:
+            say(f"nothing was delivered: {one_line(outcome.why)}")
+            return NAME_TAKEN
         case "conflict":
             say(f"nothing was applied: changed meanwhile: {_named(outcome.paths)}")
             return 1
         case "refused":
-            say(
-                f"nothing was applied: it touches protected paths: {_named(outcome.paths)}; "
-                "look at them, then add --allow-protected"
-            )
+            why = outcome.why or "they are protected; look at them, then add --allow-protected"
+            say(f"nothing was delivered: {_named(outcome.paths)}: {why}")
             return 1
         case _:
-            _log(view, "delivery.completed", {"mode": "apply", "by": "hand", "unreviewed": unreviewed})
-            word = "was applied already" if outcome.repeated else "applied"
-            say(f"{count(len(outcome.paths), 'file')} {word} to {root}; `remit undo {view.id}` takes it back")
+            again = "was delivered already: " if outcome.repeated else ""
+            files = count(len(outcome.paths), "file")
+            where = f"on the new branch {outcome.ref}" if outcome.ref is not None else f"applied to {root}"
+            say(f"{again}{files} {where}; `remit undo {view.id}` takes it back")
             return 0
 
 
 def undo_patch(wanted: str) -> int:
-    """Take back what a run applied.
+    """Take back what a run delivered: what it applied, and the branches that it made.
 
     Raises:
-        PreconditionFailed: It applied nothing, or its files were changed since.
+        PreconditionFailed: It delivered nothing, or what it did was changed since.
     """
     deliveries = Deliveries(_node_data())
     if _take_back_what_died(deliveries, wanted):
         return 0
-    view, root = _ended_run(wanted)
-    delivered = deliveries.find_delivered(view.id)
-    if not delivered:
-        raise PreconditionFailed(f"run {view.id} has nothing applied that could be taken back")
+    stored, root = _ended_run(wanted)
+    view = stored.view
+    delivered = deliveries.find_delivered(stored.outside_id)
     for content_hash in reversed(delivered):
-        outcome = deliveries.undo(view.id, content_hash)
+        outcome = deliveries.undo(stored.outside_id, content_hash)
         if outcome.status == "conflict":
             raise PreconditionFailed(
                 f"nothing was taken back: changed since run {view.id} applied it: {_named(outcome.paths)}"
             )
-        _log(view, "delivery.undone", {"paths": len(outcome.paths)})
+        _log(view, "delivery.undone", {"mode": "apply", "paths": len(outcome.paths)})
         say(f"{count(len(outcome.paths), 'file')} in {root} as before run {view.id}")
+    removed = asyncio.run(_remove_branches(stored))
+    if not delivered and not removed:
+        raise PreconditionFailed(f"run {view.id} has nothing delivered that could be taken back")
     return 0
+
+
+async def _remove_branches(stored: StoredRun) -> int:
+    """Remove the branches that a run made; how many there were.
+
+    Raises:
+        PreconditionFailed: One is checked out, or has moved on.
+    """
+    if not has_branches(_node_data(), stored.outside_id):
+        return 0  # and needs no git
+    branches = await branches_of(_node_data(), os.environ)
+    made = branches.find_made(stored.outside_id)
+    for content_hash, receipt in made:
+        outcome = await branches.undo(stored.outside_id, content_hash, receipt.branch)
+        if outcome.status == "conflict":
+            raise PreconditionFailed(f"the branch stays: {outcome.why}")
+        await _log_async(stored.view, "delivery.undone", {"mode": "branch", "ref": receipt.branch})
+        say(f"the branch {one_line(receipt.branch)} of run {stored.view.id} is removed")
+    return len(made)
 
 
 def _take_back_what_died(deliveries: Deliveries, wanted: str) -> bool:
@@ -148,32 +208,14 @@ def _take_back_what_died(deliveries: Deliveries, wanted: str) -> bool:
     return any(found.run_id == run_id and found.how == "back" for found in recovered)
 
 
-def _require_known(view: RunView, *, opened: bool) -> None:
-    """Raise where a run worked on a copy, and died before what it changed there was stored.
-
-    Raises:
-        PreconditionFailed: It did.
-    """
-    unproven = view.terminal is None or view.terminal.kind == "indeterminate"
-    if opened and unproven and view.patch is None:
-        raise PreconditionFailed(f"what run {view.id} changed isn't known: no patch of it was stored")
-
-
-def _story_of(reader: RunReader, run_id: str) -> Story:
-    story = Story()
-    for event in reader.read_events(run_id):
-        story.add(event)
-    return story
-
-
-def _ended_run(wanted: str) -> tuple[RunView, Path]:
+def _ended_run(wanted: str) -> tuple[StoredRun, Path]:
     """The run, and the folder that its patch belongs to."""
     with open_reader() as reader:
         stored = find_run(reader, wanted)
         assert reader is not None, "a run was found in it"
         if stored.view.terminal is None:
             raise PreconditionFailed(f"run {stored.view.id} hasn't ended; `remit show {stored.view.id}`")
-        story = _story_of(reader, stored.view.id)
+        story = story_of(reader, stored.view.id)
     if story.root is None:
         raise PreconditionFailed(
             f"run {stored.view.id} never opened a copy of the workspace: it has no patch"
@@ -181,7 +223,7 @@ def _ended_run(wanted: str) -> tuple[RunView, Path]:
     root = Path(story.root)
     if not root.is_dir():
         raise NotFound(f"the folder of run {stored.view.id} is gone: {root}")
-    return stored.view, root
+    return stored, root
 
 
 def _node_data() -> Path:
@@ -195,11 +237,12 @@ def _settings_at(root: Path) -> WorkspaceSettings | None:
 
 
 def _log(view: RunView, what: str, data: dict[str, Any]) -> None:
-    async def log() -> None:
-        async with SqliteStore.open(data_folder(os.environ), clock=SystemClock()) as store:
-            await store.log(view.id, what, data)
+    asyncio.run(_log_async(view, what, data))
 
-    asyncio.run(log())
+
+async def _log_async(view: RunView, what: str, data: dict[str, Any]) -> None:
+    async with SqliteStore.open(data_folder(os.environ), clock=SystemClock()) as store:
+        await store.log(view.id, what, data)
 
 
 def _named(paths: tuple[str, ...]) -> str:

@@ -16,12 +16,13 @@ from remit.cli._words import EXIT_INTERRUPTED, say
 
 _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "run": ("remit.cli._run:run", "Run one request: plan, work, review, and apply the result."),
+    "continue": ("remit.cli._continue:command", "Go on where an ended run stopped, as a new run."),
     "watch": ("remit.cli._watch:watch", "Follow a run of a host to its end."),
     "cancel": ("remit.cli._cancel:cancel", "Stop a run of a host, or one piece of its work."),
     "show": ("remit.cli._show:show", "Tell the story of a run."),
-    "patch": ("remit.cli._patch:patch", "Print a run's patch, or apply it."),
+    "patch": ("remit.cli._patch:patch", "Print a run's patch, deliver it, or discard it."),
     "ps": ("remit.cli._ps:ps", "List runs, newest first."),
-    "undo": ("remit.cli._undo:undo", "Take back what a run applied."),
+    "undo": ("remit.cli._undo:undo", "Take back what a run delivered."),
     "init": ("remit.cli._init:init", "Write a remit.toml to start from."),
     "trust": ("remit.cli._trust:trust", "Let a repository's own remit.toml count in full."),
     "doctor": ("remit.cli._doctor:doctor", "Say whether a run would work here, and what to do if not."),

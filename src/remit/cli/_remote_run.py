@@ -6,11 +6,13 @@ import asyncio
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from remit.cli._asking import limits_of, stages_of
+from remit.cli._asking import delivery_of, limits_of, stages_of
+from remit.cli._deciding import can_ask, decide, is_undecided
 from remit.cli._progress import Progress, logging_to, make_progress
 from remit.cli._prompt import read_prompt
 from remit.cli._remote import secret_for_host
@@ -18,6 +20,7 @@ from remit.cli._report import print_report, receipt_table
 from remit.cli._run import RunOptions
 from remit.cli._screen import Results, console_on, glyphs_of, is_a_terminal
 from remit.cli._signals import Signals
+from remit.cli._summary import require_writable, write_summary
 from remit.cli._words import plain, say
 from remit.client import AsyncClient, CancelAnswer
 from remit.contract import RunView
@@ -37,6 +40,10 @@ class Shown:
 
     as_json: bool = False
     as_jsonl: bool = False
+    summary: Path | None = None
+    """Where the ended run's page goes."""
+    asks: bool = False
+    """Whether a person at a terminal is asked what becomes of the patch."""
 
     @property
     def is_quiet(self) -> bool:
@@ -54,7 +61,13 @@ def run_there(options: RunOptions, host: str) -> int:
         raise click.UsageError("--detach and --wait exclude each other")
     wait_ms = None if options.wait is None else parse_duration_ms(options.wait)
     body = _body(options, read_prompt(options.prompt, options.prompt_file))
-    shown = Shown(as_json=options.as_json, as_jsonl=options.as_jsonl)
+    require_writable(options.summary)
+    shown = Shown(
+        as_json=options.as_json,
+        as_jsonl=options.as_jsonl,
+        summary=options.summary,
+        asks="delivery" not in body and can_ask() and not (options.as_json or options.as_jsonl),
+    )
     return asyncio.run(_run(host, body, shown, detach=options.detach, wait_ms=wait_ms))
 
 
@@ -69,9 +82,6 @@ def _body(options: RunOptions, prompt: str) -> dict[str, Any]:
             )
     if options.base is not None and options.workspace is None:
         raise click.UsageError("--base goes with -w REF on a host")
-    if options.apply and options.patch_only:
-        raise click.UsageError("--apply and --patch-only exclude each other")
-    delivery = "patch" if options.patch_only else "apply" if options.apply else None
     workspace = {"ref": options.workspace, "base": options.base} if options.workspace else None
     body: dict[str, Any] = {
         "prompt": prompt,
@@ -82,7 +92,9 @@ def _body(options: RunOptions, prompt: str) -> dict[str, Any]:
         "unreviewed": options.unreviewed,
         "allow_protected": options.allow_protected,
         "workspace": workspace,
-        "delivery": delivery,
+        "delivery": delivery_of(options),
+        "continues": options.continues,
+        "session_id": options.session_id,
         "stages": stages_of(options),
         "limits": {name: _plain(value) for name, value in limits_of(options).items()},
     }
@@ -100,7 +112,7 @@ async def _run(host: str, body: dict[str, Any], shown: Shown, *, detach: bool, w
             Results().write_text(view.id)
             say(f"run {view.id} goes on; `remit watch {view.id}` follows it")
             return 0
-        return await _Follower(client, view.id, shown, owns=True).follow(wait_ms=wait_ms)
+        return await _Follower(client, view.id, shown, host=host, owns=True).follow(wait_ms=wait_ms)
 
 
 def watch_run(run_id: str, *, host: str, as_jsonl: bool) -> int:
@@ -109,7 +121,9 @@ def watch_run(run_id: str, *, host: str, as_jsonl: bool) -> int:
     async def watch() -> int:
         async with AsyncClient(host, api_key=secret_for_host()) as client:
             view = await client.get(run_id)
-            return await _Follower(client, view.id, Shown(as_jsonl=as_jsonl), owns=False).follow(wait_ms=None)
+            return await _Follower(client, view.id, Shown(as_jsonl=as_jsonl), host=host, owns=False).follow(
+                wait_ms=None
+            )
 
     return asyncio.run(watch())
 
@@ -117,7 +131,8 @@ def watch_run(run_id: str, *, host: str, as_jsonl: bool) -> int:
 class _Follower:
     """Follows one run of a host; who owns it cancels it with the first signal."""
 
-    def __init__(self, client: AsyncClient, run_id: str, shown: Shown, *, owns: bool) -> None:
+    def __init__(self, client: AsyncClient, run_id: str, shown: Shown, *, host: str, owns: bool) -> None:
+        self._host = host
         self._client = client
         self._run_id = run_id
         self._shown = shown
@@ -139,11 +154,13 @@ class _Follower:
         if left or self._view is None:
             say(f"run {self._run_id} goes on")
             return self._signals.exit_code
-        await self._hand_over(self._view)
-        cancelled = self._view.terminal is not None and self._view.terminal.kind == "cancelled"
+        return await self._hand_over(self._view)
+
+    def _exit_code(self, view: RunView) -> int:
+        cancelled = view.terminal is not None and view.terminal.kind == "cancelled"
         if cancelled and self._signals.received is not None:
             return self._signals.exit_code
-        return exit_code(self._view)
+        return exit_code(view)
 
     async def _race(self) -> bool:
         """Follow to the end, or until a signal; True: it was left while it goes on."""
@@ -178,18 +195,40 @@ class _Follower:
             await asyncio.sleep(_TICK_S)
             self._progress.tick()
 
-    async def _hand_over(self, view: RunView) -> None:
+    async def _hand_over(self, view: RunView) -> int:
+        """The result, the page, the report; then what a person says of the patch. Returns the exit code."""
         if self._shown.as_json:
             self._results.write_json(view.to_json())
         elif not self._shown.as_jsonl and view.output is not None:
             self._results.write_text(plain(view.output))
-        if self._shown.is_quiet:
-            return
         try:
             patch = await self._client.patch(view.id)
         except (NotFound, PreconditionFailed):
             patch = ""
-        print_report(console_on(sys.stderr), view, patch=patch, glyphs=glyphs_of(sys.stderr))
+        code = write_summary(self._shown.summary, view, patch=patch, code=self._exit_code(view))
+        if self._shown.is_quiet:
+            return code
+        asks = self._shown.asks and is_undecided(view)
+        print_report(
+            console_on(sys.stderr), view, patch=patch, glyphs=glyphs_of(sys.stderr), next_steps=not asks
+        )
+        if not asks:
+            return code
+
+        def deliver(*, branch: str | None, allow_protected: bool) -> int:
+            from remit.cli._patching import deliver_there  # noqa: PLC0415 - most runs there need none of it
+            from remit.host import ByHand  # noqa: PLC0415
+
+            wanted = ByHand(branch=branch, allow_protected=allow_protected and _has_protected(view))
+            return deliver_there(view.id, wanted, host=self._host)
+
+        # In this thread, since only here Ctrl-C can be heard: nothing else goes on any more.
+        return decide(view, patch=patch, deliver=deliver)
+
+
+def _has_protected(view: RunView) -> bool:
+    flags = view.review.flags if view.review is not None else ()
+    return any(flag.startswith("protected:") for flag in flags)
 
 
 def cancel_there(wanted: str, *, host: str, reason: str | None, wait: str | None, as_json: bool) -> int:

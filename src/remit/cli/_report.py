@@ -46,8 +46,10 @@ FLAG_WORDS = {
 """What the kinds of a review's flags mean."""
 
 
-def report(view: RunView, *, patch: str, glyphs: Glyphs, width: int) -> RenderableType:
-    """The end of a run, for people."""
+def report(
+    view: RunView, *, patch: str, glyphs: Glyphs, width: int, next_steps: bool = True
+) -> RenderableType:
+    """The end of a run, for people; without where to look next where they are asked instead."""
     parts: list[RenderableType] = [headline(view, glyphs)]
     if view.cancel is not None:
         parts += [Text(), receipt_table(view.cancel)]
@@ -55,7 +57,8 @@ def report(view: RunView, *, patch: str, glyphs: Glyphs, width: int) -> Renderab
         parts += [Text(), checks_table(view.checks)]
     if view.patch is not None and view.patch.files:
         parts += [Text(), *_stat(patch, width), *flag_lines(view)]
-    parts += [Text(), facts_table(view), Text(), next_steps(view)]
+    parts += [Text(), facts_table(view)]
+    parts += [Text(), steps_after(view)] if next_steps else []
     return Group(*parts)
 
 
@@ -163,14 +166,14 @@ def cost_words(view: RunView) -> str:
     return words if cap is None else f"{words} of {money(cap)}"
 
 
-def next_steps(view: RunView) -> RenderableType:
+def steps_after(view: RunView) -> RenderableType:
     """Where to look next."""
     remit = program_name()
     steps = [(f"{remit} show {view.id}", "what it did, step by step")]
     if view.patch is not None and view.patch.files:
         steps.append((f"{remit} patch {view.id}", "the patch"))
-        applied = view.delivery is not None and view.delivery.mode == "apply"
-        if applied and view.delivery is not None and view.delivery.status == "delivered":
+        delivery = view.delivery
+        if delivery is not None and delivery.mode != "patch" and delivery.status == "delivered":
             steps.append((f"{remit} undo {view.id}", "take it back"))
         elif (flags := _flags_to_apply(view)) is not None:
             steps.append((f"{remit} patch {view.id} --apply{flags}", "apply it"))
@@ -220,7 +223,10 @@ def _indented(table: Table) -> Padding:
     return Padding(table, (0, 0, 0, 2), expand=False)
 
 
-def print_report(console: Console, view: RunView, *, patch: str, glyphs: Glyphs) -> None:
+def print_report(
+    console: Console, view: RunView, *, patch: str, glyphs: Glyphs, next_steps: bool = True
+) -> None:
     """Print the report, after an empty line."""
     console.print()
-    console.print(report(view, patch=patch, glyphs=glyphs, width=console.width))
+    made = report(view, patch=patch, glyphs=glyphs, width=console.width, next_steps=next_steps)
+    console.print(made)

@@ -18,10 +18,11 @@ _HELP = """Run one request: plan, work, review; then apply what passed.
   remit run --prompt-file task.md -w ../app --patch-only
   git diff | remit run - --profile direct
   remit run "..." --model openai:gpt-5.2 --review-model local:qwen3
+  remit run "..." --branch fix/total --summary "$GITHUB_STEP_SUMMARY"
 
 The work happens on a private copy of the workspace, in a sandbox without network. It is applied only if the
-review has passed and the workspace's own checks are no worse than before. stdout gets the reviewer's answer
-and nothing else; progress goes to stderr.
+review has passed and the workspace's own checks are no worse than before; at a terminal you are shown checks,
+changes and cost, and asked. stdout gets the reviewer's answer and nothing else; progress goes to stderr.
 
 Exit codes: 0 completed; 1 failed; 2 wrong use or settings, nothing started; 3 out of budget or
 time; 4 cancelled; 5 rejected by review or checks; 6 it can't be proven how it ended; 75 try again
@@ -45,11 +46,14 @@ class RunOptions:
     profile: str | None
     base: str | None
     apply: bool
+    branch: str | None
     patch_only: bool
     max_cost: str | None
     timeout: str | None
+    dry_run: bool
     as_json: bool
     as_jsonl: bool
+    summary: Path | None
     config_file: Path | None
     unreviewed: bool
     allow_protected: bool
@@ -58,6 +62,10 @@ class RunOptions:
     detach: bool
     wait: str | None
     host: str | None
+    continues: str | None = None
+    """The run whose session, base and checkout are taken up; None: none's."""
+    session_id: str | None = None
+    """The session that it goes on in, where no checkout is taken up."""
 
 
 @click.command(help=_HELP)
@@ -88,15 +96,25 @@ class RunOptions:
     metavar="worktree|head|REF",
     help="What the copy starts from. Default: worktree, that is HEAD and your uncommitted work.",
 )
-@click.option("--apply", is_flag=True, help="Apply the result to your files (the default).")
+@click.option(
+    "--apply", is_flag=True, help="Apply the result to your files. Default; at a terminal you are asked."
+)
+@click.option("--branch", metavar="NAME", help="Put the result on a new branch, and change no file.")
 @click.option("--patch-only", is_flag=True, help="Change no file; keep the patch for `remit patch`.")
 @click.option(
     "--max-cost", metavar="USD", help="Money that it may cost. Default: 5 where nothing else is set."
 )
 @click.option("--timeout", metavar="TIME", help="Time for all of it: 30m, 1h30m, 90 (seconds). Default: 1h.")
+@click.option("--dry-run", is_flag=True, help="Start nothing; say what would happen, and what it may cost.")
 @click.option("--json", "as_json", is_flag=True, help="Print the ended run as one JSON document.")
 @click.option(
     "--jsonl", "as_jsonl", is_flag=True, help="Print each event as a line of JSON; the last is the ended run."
+)
+@click.option(
+    "--summary",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write a summary of the ended run to a file, as Markdown for CI.",
 )
 @click.option(
     "--config",
@@ -132,4 +150,7 @@ def run(**typed: Any) -> int:
     return execute(options)
 
 
-assert {field.name for field in fields(RunOptions)} == {parameter.name for parameter in run.params}
+assert {field.name for field in fields(RunOptions)} == {parameter.name for parameter in run.params} | {
+    "continues",
+    "session_id",
+}

@@ -10,15 +10,20 @@ from dataclasses import replace
 import click
 
 from remit.cli._asking import build_request, with_wider_cap
+from remit.cli._deciding import can_ask, decide, is_undecided
 from remit.cli._driving import Driver, Outcome
-from remit.cli._place import find_place, require_usable, with_model
+from remit.cli._patching import deliver_here
+from remit.cli._place import Place, find_binding, find_place, require_usable, with_model
 from remit.cli._progress import logging_to, make_progress
 from remit.cli._prompt import read_prompt
 from remit.cli._report import print_report
 from remit.cli._run import RunOptions
 from remit.cli._screen import Results, console_on, glyphs_of, is_a_terminal
+from remit.cli._summary import require_writable, write_summary
 from remit.cli._words import plain, say
+from remit.contract import RunRequest
 from remit.events import Event
+from remit.host import ByHand
 from remit.primitives import SystemClock
 
 
@@ -31,7 +36,9 @@ def execute(options: RunOptions) -> int:
         wanted=options.workspace, config_file=options.config_file, allow_unconfined=options.allow_unconfined
     )
     request = build_request(options, prompt, place)
-    require_usable(place, applies=not options.patch_only)
+    require_writable(options.summary)
+    asks = _asks(options, place, request)
+    require_usable(place, applies=not (options.patch_only or options.branch or asks))
     place = with_model(place, request)
     place = replace(place, config=with_wider_cap(place.config, request))
     results = Results()
@@ -42,7 +49,7 @@ def execute(options: RunOptions) -> int:
         if options.as_jsonl:
             results.write_json(event.to_json())
 
-    driver = Driver(place, request, progress=progress)
+    driver = Driver(place, request, progress=progress, door_delivery="patch" if asks else "apply")
     driver.on_event = on_event
     with logging_to(progress), progress:
         outcome = asyncio.run(driver.drive())
@@ -51,11 +58,34 @@ def execute(options: RunOptions) -> int:
         return outcome.exit_code
     # The run has ended by its own result: a signal that comes now must not take its exit code away.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    view = outcome.view
     _hand_over(outcome, options, results)
+    code = write_summary(options.summary, view, patch=outcome.patch, code=_final_code(outcome, results))
+    asks = asks and is_undecided(view)
     if not quiet:
-        glyphs = glyphs_of(sys.stderr)
-        print_report(console_on(sys.stderr), outcome.view, patch=outcome.patch, glyphs=glyphs)
-    return _final_code(outcome, results)
+        print_report(
+            console_on(sys.stderr),
+            view,
+            patch=outcome.patch,
+            glyphs=glyphs_of(sys.stderr),
+            next_steps=not asks,
+        )
+    if not asks:
+        return code
+
+    def deliver(*, branch: str | None, allow_protected: bool) -> int:
+        wanted = ByHand(branch=branch, allow_protected=allow_protected)
+        return deliver_here(view.id, wanted, settings=place.workspace)
+
+    return decide(view, patch=outcome.patch, deliver=deliver)
+
+
+def _asks(options: RunOptions, place: Place, request: RunRequest) -> bool:
+    """Whether a person is asked what becomes of the patch: nobody has said, and there is somebody."""
+    binding = find_binding(place.config, request)
+    said = request.delivery is not None or (binding is not None and "delivery" in binding.model_fields_set)
+    profile = request.profile or (binding.profile if binding is not None else None)
+    return not (said or options.as_json or options.as_jsonl) and profile == "reviewed" and can_ask()
 
 
 def _is_quiet(options: RunOptions) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import click
 
-_HELP = """Take back what a run applied.
+_HELP = """Take back what a run applied, and remove the branches that were made of its patch.
 
 \b
   remit undo RUN
 
 Every file must still hold what the run put there; else nothing is taken back, and the files that differ are
-named. Content, modes and removed files come back as they were; the run's record stays.
+named. Content, modes and removed files come back as they were; the run's record stays. A branch that has
+moved on since, or is checked out, stays too.
 """
 
 

@@ -11,6 +11,8 @@ behind. Closing it takes no more work, stops what still runs (`cancelled`, code 
 everything in reverse.
 """
 
+from remit.host._by_hand import ByHand, PatchPlace, branches_of, deliver_by_hand
+from remit.host._delivering import check_discardable
 from remit.host._host import Host
 from remit.host._run import CancelOutcome, Run
 from remit.host._states import HOST_TRANSITIONS, HostStatus, HostTrigger, next_host_status
@@ -18,11 +20,16 @@ from remit.host._watching import OnEvent
 
 __all__ = [
     "HOST_TRANSITIONS",
+    "ByHand",
     "CancelOutcome",
     "Host",
     "HostStatus",
     "HostTrigger",
     "OnEvent",
+    "PatchPlace",
     "Run",
+    "branches_of",
+    "check_discardable",
+    "deliver_by_hand",
     "next_host_status",
 ]

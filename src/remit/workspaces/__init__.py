@@ -10,11 +10,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from remit.workspaces._branching import BranchDelivery, Branches, BranchOrder
+    from remit.workspaces._branching import BranchDelivery, Branches, BranchOrder, has_branches
     from remit.workspaces._checkout import Checkout
     from remit.workspaces._checkout_request import CheckoutRequest, Limits
     from remit.workspaces._checks import CheckDefinition
     from remit.workspaces._command import CommandResult, CommandSpec, Stopped
+    from remit.workspaces._continuing import keeps_checkout
     from remit.workspaces._delivery import Deliveries, DeliveryOrder, Outcome, Recovered
     from remit.workspaces._failures import (
         KeeperLost,
@@ -78,6 +79,8 @@ _HOMES = {
     "check_root": "_sandbox",
     "choose_sandbox": "_probe",
     "find_checks": "_finding_checks",
+    "has_branches": "_branching",
+    "keeps_checkout": "_continuing",
     "find_sdk": "_mcp_settings",
     "find_toolchains": "_toolchains",
     "find_workspace_root": "_pinning",
@@ -131,7 +134,9 @@ __all__ = [
     "find_sdk",
     "find_toolchains",
     "find_workspace_root",
+    "has_branches",
     "is_server_name",
+    "keeps_checkout",
     "sandbox_fix",
     "strict_parameters",
     "tools_for",

@@ -46,7 +46,7 @@ from remit.workspaces._repository import Repository, read_repository, read_setti
 from remit.workspaces._snapshot import Bundle, RunFolder
 from remit.workspaces.keeper._tree import show_path
 
-__all__ = ["BranchDelivery", "BranchOrder", "Branches"]
+__all__ = ["BranchDelivery", "BranchOrder", "Branches", "has_branches"]
 
 _EMPTY_TREE = {
     "sha1": "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
@@ -259,6 +259,11 @@ def _read(path: Path) -> BranchDelivery | None:
 
 def _made(branch: str, changes: Sequence[Change], *, repeated: bool = False) -> Outcome:
     return Outcome(status="delivered", paths=shown(changes), repeated=repeated, ref=branch)
+
+
+def has_branches(data: Path, run_id: str) -> bool:
+    """Whether a run ever had a branch made of its changes."""
+    return any((RunFolder.of(data, run_id).folder / "deliveries").glob("*.branch"))
 
 
 class _Builder:

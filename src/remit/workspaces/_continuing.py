@@ -31,6 +31,7 @@ __all__ = [
     "copy_kept",
     "find_kept",
     "find_left",
+    "keeps_checkout",
     "load_base_commit",
     "load_root",
     "read_facts_of_copy",
@@ -154,6 +155,12 @@ def find_left(data: Path, run_id: str) -> tuple[Storage, BasePin, str, Literal["
             reason="refused",
         )
     return storage, _load_pin(run_id, workspace), workspace["ref"], isolation
+
+
+def keeps_checkout(data: Path, run_id: str) -> bool:
+    """Whether a node keeps the checkout of a run, so that another one can take it up."""
+    storage = Storage(data / "checkouts" / run_id)
+    return (storage.folder / KEPT).is_file() and _isolation_of(storage) is not None
 
 
 def _isolation_of(storage: Storage) -> Literal["overlay", "copy"] | None:

@@ -1,0 +1,128 @@
+"""Asks at a terminal what is to become of a run's patch, once the run has ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+
+from rich.text import Text
+
+from remit.cli._diff import coloured
+from remit.cli._screen import console_on, is_a_terminal
+from remit.cli._words import one_line, plain, say
+from remit.contract import RunView
+from remit.errors import InvalidRequest
+from remit.requests import check_branch_name, default_branch
+
+Deliver = Callable[..., int]
+"""(branch, allow_protected) -> the exit code: 0 delivered, 1 a conflict, 2 the branch's name is taken."""
+
+NAME_TAKEN = 2
+_QUESTION = "[a]pply  [b]ranch  [d]iff  [n]othing? "
+_SHOWN_PATHS = 10
+
+
+def can_ask(*, environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether a person can be asked: both ends are a terminal, and it is no CI's."""
+    if environment.get("CI", "").lower() not in ("", "0", "false"):
+        return False
+    return is_a_terminal(sys.stdin) and is_a_terminal(sys.stderr)
+
+
+def is_undecided(view: RunView) -> bool:
+    """Whether an ended run left a reviewed patch that nobody has decided on."""
+    completed = view.terminal is not None and view.terminal.kind == "completed"
+    kept = view.delivery is not None and (view.delivery.mode, view.delivery.status) == ("patch", "delivered")
+    frozen = any(flag.startswith("frozen:") for flag in _flags(view))
+    return completed and kept and not frozen and view.patch is not None and view.patch.reviewed
+
+
+def decide(view: RunView, *, patch: str, deliver: Deliver) -> int:
+    """Ask until there is an answer; returns the exit code. Ctrl-C and the end of input are `nothing`."""
+    with _interruptible():
+        try:
+            return _decide(view, patch, deliver)
+        except KeyboardInterrupt:
+            sys.stderr.write("\n")
+            return _nothing(view)
+
+
+def _decide(view: RunView, patch: str, deliver: Deliver) -> int:
+    while True:
+        answer = _ask(_QUESTION)
+        match answer[:1].lower() if answer is not None else "n":
+            case "a":
+                if not _may_touch_protected(view):
+                    continue
+                return deliver(branch=None, allow_protected=True)
+            case "b":
+                code = _to_branch(view, deliver)
+                if code is not None:
+                    return code
+            case "d":
+                console_on(sys.stderr).print(coloured(patch), soft_wrap=True)
+            case "n":
+                return _nothing(view)
+            case _:
+                say("answer a, b, d or n")
+
+
+def _to_branch(view: RunView, deliver: Deliver) -> int | None:
+    """None: the name can't be taken, or nobody gave one."""
+    default = default_branch(view.id)
+    name = _ask(f"name of the new branch [{default}]: ")
+    if name is None:
+        return _nothing(view)
+    try:
+        branch = check_branch_name(name or default)
+    except InvalidRequest as error:
+        say(error.message)
+        return None
+    code = deliver(branch=branch, allow_protected=True)
+    return None if code == NAME_TAKEN else code
+
+
+def _may_touch_protected(view: RunView) -> bool:
+    paths = [flag.partition(":")[2] for flag in _flags(view) if flag.startswith("protected:")]
+    if not paths:
+        return True
+    shown = ", ".join(one_line(path, width=100) for path in paths[:_SHOWN_PATHS])
+    more = f" and {len(paths) - _SHOWN_PATHS} more" if len(paths) > _SHOWN_PATHS else ""
+    answer = _ask(f"it touches protected paths: {shown}{more}; apply these too? [y/N] ")
+    return answer is not None and answer[:1].lower() == "y"
+
+
+def _flags(view: RunView) -> tuple[str, ...]:
+    return view.review.flags if view.review is not None else ()
+
+
+def _nothing(view: RunView) -> int:
+    say(f"nothing was changed; the patch is kept: `remit patch {view.id} --apply`")
+    return 0
+
+
+def _ask(question: str) -> str | None:
+    """A line of the person's; None: there won't be one. What was typed before is no answer."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import termios  # noqa: PLC0415 - not there on every system
+
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+    console_on(sys.stderr).print(Text(plain(question), style="bold"), end="")
+    sys.stderr.flush()
+    line = sys.stdin.readline()
+    return plain(line).strip() if line else None
+
+
+@contextmanager
+def _interruptible() -> Generator[None]:
+    """Hear Ctrl-C, whatever was done with it while the run's result was handed over."""
+    before = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
