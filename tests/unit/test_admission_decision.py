@@ -54,6 +54,9 @@ class Models:
     def is_known(self, model: str) -> bool:
         return model.partition(":")[0] in {"openai", "mine"}
 
+    def takes_images(self, model: str, *, pool: str | None) -> bool:
+        return not model.startswith("blind")
+
     def is_priced(self, model: str) -> bool:
         return model != "mine:unpriced"
 

@@ -20,6 +20,9 @@ class Models:
     def is_known(self, model: str) -> bool:
         return model.startswith("openai:")
 
+    def takes_images(self, model: str, *, pool: str | None) -> bool:
+        return True
+
     def is_priced(self, model: str) -> bool:
         return self.is_known(model)
 

@@ -97,6 +97,7 @@ def decide(
         configured = _find_binding(request, bindings, caller, default_binding)
         binding = effective_binding(configured, request, door_delivery=door_delivery)
         _check_models(binding, catalog)
+        _check_images(binding, request, catalog)
         limits = _limits(binding, request, caller, host_limits)
         _check_prices(binding, limits, catalog)
         session_id = _session_id(request, facts, request.id or run_id)
@@ -152,6 +153,20 @@ def models_of(stage: StageBinding, catalog: Catalog) -> tuple[str, ...]:
 def _check_models(binding: Binding, catalog: Catalog) -> None:
     for kind in STAGES_OF[binding.profile]:
         models_of(binding.stage(kind), catalog)
+
+
+def _check_images(binding: Binding, request: RunRequest, catalog: Catalog) -> None:
+    """Every stage is shown the request's pictures, so each needs a model that takes them."""
+    if not request.shows_images():
+        return
+    for kind in STAGES_OF[binding.profile]:
+        stage = binding.stage(kind)
+        pool = None if stage.model is not None else stage.pool or DEFAULT_POOL
+        models = models_of(stage, catalog)
+        if not any(catalog.takes_images(model, pool=pool) for model in models):
+            raise InvalidRequest(
+                f"no model of stage {kind} takes pictures: {', '.join(models)}", param="content"
+            )
 
 
 def _limits(

@@ -19,6 +19,10 @@ class Catalog(Protocol):
         """Whether `NAME:MODEL` names a configured provider."""
         ...
 
+    def takes_images(self, model: str, *, pool: str | None) -> bool:
+        """Whether a model may be shown pictures, as a member of this pool; None: named on its own."""
+        ...
+
     def is_priced(self, model: str) -> bool:
         """Whether the model has a price, or is free."""
         ...

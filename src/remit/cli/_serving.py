@@ -111,7 +111,9 @@ def _with_workspace(config: Config, root: Path, *, wanted: bool) -> Config:
         return config
     ref = next(iter(config.workspaces))
     bound = {
-        name: binding if binding.workspace is not None else binding.model_copy(update={"workspace": ref})
+        name: binding
+        if binding.workspace is not None or binding.profile == "answer"
+        else binding.model_copy(update={"workspace": ref})
         for name, binding in config.bindings.items()
     }
     return replace(config, bindings=bound)
@@ -246,6 +248,9 @@ class _Serving:
         yield from self._config.notes
         yield first.sentence
         for name, binding in sorted(door.bindings.items()):
+            if binding.profile == "answer":
+                yield f"binding {name}: answer, one plain request without a workspace"
+                continue
             where = (
                 f"workspace {binding.workspace}"
                 if binding.workspace

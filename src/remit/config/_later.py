@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from remit.admission import Binding
 from remit.errors import ConfigError
 from remit.workspaces import WorkspaceSettings
 
@@ -26,14 +25,3 @@ def _later_keys(workspace: WorkspaceSettings) -> Iterator[str]:
         yield "isolation"
     if workspace.sandbox == "landlock":
         yield "sandbox"
-
-
-def refuse_later_binding(binding: Binding) -> None:
-    """Refuse a binding that asks for what isn't there yet.
-
-    Raises:
-        ConfigError: The message names the key.
-    """
-    where = f"bindings.{binding.name}"
-    if binding.profile == "answer":
-        raise ConfigError(f'{where}.profile: "answer" comes with a later version')

@@ -21,7 +21,7 @@ from remit.config._config import (
 from remit.config._environment import environment_settings
 from remit.config._files import ConfigFile, find_config_files
 from remit.config._folders import data_folder
-from remit.config._later import refuse_later_binding, refuse_later_workspace
+from remit.config._later import refuse_later_workspace
 from remit.config._local import find_local_server
 from remit.config._merge import Table, merge_settings, narrow_limits_of
 from remit.config._providers import DEFAULT_MODELS, IMPLICIT_PROVIDERS, LATER_KEYS
@@ -288,7 +288,6 @@ def _bindings(shape: FileShape, files: Sequence[ConfigFile]) -> dict[str, Bindin
             where = _origin(("bindings", name), files)
             raise ConfigError(f"{where}`bindings.{name}.name`: a binding's name is the key of its table")
         found[name] = _check(Binding, {"name": name, **table}, ("bindings", name), files)
-        refuse_later_binding(found[name])
     return found
 
 

@@ -71,6 +71,7 @@ from remit.contract._payloads import (
 from remit.contract._request import (
     ContentPart,
     DeliveryRequest,
+    EarlierTurn,
     ImagePart,
     RunRequest,
     StageRequest,
@@ -163,6 +164,7 @@ __all__ = [
     "DeliveryMode",
     "DeliveryRequest",
     "DeliveryStatus",
+    "EarlierTurn",
     "Gate",
     "GateVerdict",
     "How",

@@ -30,6 +30,15 @@ class ImagePart(Model):
 ContentPart = TextPart | ImagePart
 
 
+class EarlierTurn(Model):
+    """What was said before in the conversation that a request belongs to, as its client tells it."""
+
+    role: Literal["user", "assistant"]
+    text: str
+    images: tuple[str, ...] = ()
+    """Data URLs; only a user's turn has some."""
+
+
 class WorkspaceRequest(Model):
     """Which workspace, on what base."""
 
@@ -66,6 +75,8 @@ class RunRequest(Model):
     prompt: str | None = None
     content: tuple[ContentPart, ...] | None = None
     instructions: str | None = None
+    earlier: tuple[EarlierTurn, ...] = ()
+    """The turns before this one, oldest first, where the caller keeps the conversation."""
     workspace: WorkspaceRequest | None = None
     profile: Profile | None = None
     model: str | None = None
@@ -106,3 +117,11 @@ class RunRequest(Model):
         if self.prompt is not None:
             return self.prompt
         return "\n\n".join(part.text for part in self.content or () if isinstance(part, TextPart))
+
+    def images(self) -> tuple[str, ...]:
+        """Its pictures, as data URLs, without those of earlier turns."""
+        return tuple(part.url for part in self.content or () if isinstance(part, ImagePart))
+
+    def shows_images(self) -> bool:
+        """Whether it, or a turn before it, has a picture."""
+        return bool(self.images()) or any(turn.images for turn in self.earlier)

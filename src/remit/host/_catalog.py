@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from remit.config import Config
-from remit.models import check_supported_kind
+from remit.models import check_supported_kind, takes_images
 from remit.primitives import Clock
 from remit.usage import PriceBook
 
@@ -32,6 +32,13 @@ class ModelCatalog:
         if table is not None:
             check_supported_kind(table.kind)
         return table is not None
+
+    def takes_images(self, model: str, *, pool: str | None) -> bool:
+        """Whether a model may be shown pictures, as a member of this pool."""
+        settings = self._config.pools.get(pool) if pool is not None else None
+        members = settings.members if settings is not None else ()
+        stated = next((member.images for member in members if member.model == model), None)
+        return takes_images(model.partition(":")[2], stated)
 
     def is_priced(self, model: str) -> bool:
         """Whether the model has a price, or is free."""

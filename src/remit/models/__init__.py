@@ -6,6 +6,7 @@ from remit.models._catalog import (
     DEFAULT_WINDOW_TOKENS,
     known_max_output,
     known_window,
+    takes_images,
 )
 from remit.models._codec import message_from_json, message_to_json
 from remit.models._estimate import estimate_input_tokens, estimate_text_tokens
@@ -84,4 +85,5 @@ __all__ = [
     "message_from_json",
     "message_role",
     "message_to_json",
+    "takes_images",
 ]

@@ -36,6 +36,8 @@ class KnownModel:
     """Claude: an effort may be sent."""
     takes_sampling: bool = True
     """Whether it takes temperature and its like at all."""
+    takes_images: bool = True
+    """Whether it may be shown pictures."""
     switch_off: str | None = None
     """Claude: the type of thinking that turns it off, where it is on by default."""
     thinks_by_level: bool = False
@@ -75,8 +77,10 @@ _OPENAI: dict[str, KnownModel] = {
     "gpt-4.1": KnownModel(window_tokens=1_000_000, max_output_tokens=32_768),
     "gpt-4o": KnownModel(window_tokens=128_000, max_output_tokens=16_384),
     "gpt-4": KnownModel(window_tokens=128_000, max_output_tokens=16_384),
-    "gpt-3.5": KnownModel(window_tokens=16_385, max_output_tokens=4_096),
-    "gpt-oss": KnownModel(window_tokens=131_072, max_output_tokens=131_072, reasoning="always"),
+    "gpt-3.5": KnownModel(window_tokens=16_385, max_output_tokens=4_096, takes_images=False),
+    "gpt-oss": KnownModel(
+        window_tokens=131_072, max_output_tokens=131_072, reasoning="always", takes_images=False
+    ),
     "o1": _O_SERIES,
     "o3": _O_SERIES,
     "o4": _O_SERIES,
@@ -196,8 +200,8 @@ _GEMINI: dict[str, KnownModel] = {
     "gemini-4": _gemini("always", _GEMINI_EFFORTS),
 }
 _OTHERS: dict[str, KnownModel] = {
-    "deepseek-chat": KnownModel(window_tokens=64_000, max_output_tokens=8_192),
-    "deepseek-reasoner": KnownModel(window_tokens=64_000, max_output_tokens=65_536),
+    "deepseek-chat": KnownModel(window_tokens=64_000, max_output_tokens=8_192, takes_images=False),
+    "deepseek-reasoner": KnownModel(window_tokens=64_000, max_output_tokens=65_536, takes_images=False),
     "kimi-k2": KnownModel(window_tokens=131_072, max_output_tokens=131_072),
 }
 
@@ -227,6 +231,12 @@ def known_max_output(model: str) -> int:
     """The longest reply of a model, in tokens; the stated default where it isn't known."""
     found = find_model(model)
     return DEFAULT_MAX_OUTPUT_TOKENS if found is None else found.max_output_tokens
+
+
+def takes_images(model: str, stated: bool | None) -> bool:
+    """Whether a model takes pictures: what its pool says, else what is known; the unknown ones do."""
+    found = find_model(model)
+    return stated if stated is not None else found is None or found.takes_images
 
 
 def known_window(model: str) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from remit.models._attempt import Adapter, Broken
-from remit.models._catalog import find_model, known_max_output, known_window
+from remit.models._catalog import find_model, known_max_output, known_window, takes_images
 from remit.models._messages import AssistantMessage, Message
 from remit.models._retry import Jitter, KeyPause, backoff_s
 from remit.models._settings import PoolMember, ProviderSettings
@@ -57,6 +57,11 @@ class Member:
         """What the longest reply leaves of it; half of it at least, since few replies are as long."""
         window = self.context_window_tokens
         return max(window // 2, window - self.longest_reply_tokens)
+
+    @property
+    def takes_images(self) -> bool:
+        """Whether it may be shown pictures."""
+        return takes_images(self.settings.model_name, self.settings.images)
 
     @property
     def longest_reply_tokens(self) -> int:

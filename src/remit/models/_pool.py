@@ -14,7 +14,7 @@ from remit.models._attempt import AttemptCall, Broken, Completed, Outcome
 from remit.models._ending import Ending
 from remit.models._estimate import estimate_input_tokens
 from remit.models._members import Member, bound_to, choose, may_serve_after
-from remit.models._messages import AssistantMessage
+from remit.models._messages import AssistantMessage, UserMessage
 from remit.models._options import check_options
 from remit.models._port import (
     AttemptLedger,
@@ -168,8 +168,12 @@ class Pool:
 
     def _begin(self, request: ModelRequest) -> _Progress:
         replies = [message for message in request.messages if isinstance(message, AssistantMessage)]
+        shows = any(isinstance(message, UserMessage) and message.images for message in request.messages)
+        candidates = [member for member in self._members if member.takes_images or not shows]
+        if not candidates:
+            raise ProviderError(f"no model of pool {self.name} takes pictures", reason="protocol")
         return _Progress(
-            candidates=list(self._members),
+            candidates=candidates,
             pinned=bound_to(self._members, request.messages),
             last_model=replies[-1].model if replies else None,
         )

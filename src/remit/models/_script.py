@@ -70,7 +70,7 @@ class ScriptedCondition(Model):
 class ScriptedReply(Model):
     """One reply: a text, a JSON answer, tool calls, or a fault."""
 
-    stage: str = Field(pattern=r"^(plan|work|review|answer)(-[1-9][0-9]*)?$")
+    stage: str = Field(pattern=r"^(plan|work|review)(-[1-9][0-9]*)?$")
     """A kind of stage, or one stage by its id."""
     when: ScriptedCondition | None = None
     text: str | None = None

@@ -156,6 +156,8 @@ class PoolMember(Model):
     max_output_tokens: int | None = Field(default=None, ge=1)
     """The model's longest reply, where it isn't known by name."""
     context_window_tokens: int | None = Field(default=None, ge=1)
+    images: bool | None = None
+    """Whether the model takes pictures, where it isn't known by name; None: it does."""
 
     @field_validator("tool_mode")
     @classmethod

@@ -21,6 +21,7 @@ from remit.requests._bounds import (
     MAX_OPTIONS_BYTES,
     MAX_PARTS,
     MAX_TEXT_BYTES,
+    MAX_TURNS,
     MAX_WEBHOOK_CHARS,
 )
 
@@ -128,8 +129,11 @@ def _check_text(request: RunRequest) -> None:
     parts = request.content or ()
     if len(parts) > MAX_PARTS:
         raise _too_large("content", f"{len(parts)} parts", MAX_PARTS, "parts")
+    if len(request.earlier) > MAX_TURNS:
+        raise _too_large("earlier", f"{len(request.earlier)} turns", MAX_TURNS, "turns")
     texts = [part.text for part in parts if isinstance(part, TextPart)]
     texts += [text for text in (request.prompt, request.instructions) if text is not None]
+    texts += [turn.text for turn in request.earlier]
     size = sum(len(text.encode()) for text in texts)
     if size > MAX_TEXT_BYTES:
         raise _too_large(param, f"{size} bytes of text", MAX_TEXT_BYTES, "bytes")
@@ -138,15 +142,23 @@ def _check_text(request: RunRequest) -> None:
 
 
 def _check_images(request: RunRequest) -> None:
-    images = [part for part in request.content or () if isinstance(part, ImagePart)]
+    images = {
+        f"content.{index}.url": part.url
+        for index, part in enumerate(request.content or ())
+        if isinstance(part, ImagePart)
+    }
+    for index, turn in enumerate(request.earlier):
+        if turn.role == "assistant" and turn.images:
+            raise InvalidRequest("a picture is the user's", param=f"earlier.{index}.images")
+        images |= {f"earlier.{index}.images.{place}": url for place, url in enumerate(turn.images)}
     if len(images) > MAX_IMAGES:
         raise _too_large("content", f"{len(images)} pictures", MAX_IMAGES, "pictures")
-    size = sum(len(image.url) for image in images)
+    size = sum(map(len, images.values()))
     if size > MAX_IMAGE_BYTES:
         raise _too_large("content", f"{size} bytes of pictures", MAX_IMAGE_BYTES, "bytes")
-    for index, part in enumerate(request.content or ()):
-        if isinstance(part, ImagePart) and not part.url.startswith("data:image/"):
-            raise InvalidRequest("a picture is given as a data URL", param=f"content.{index}.url")
+    for param, url in images.items():
+        if not url.startswith("data:image/"):
+            raise InvalidRequest("a picture is given as a data URL", param=param)
 
 
 def _check_names(request: RunRequest) -> None:

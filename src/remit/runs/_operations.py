@@ -21,6 +21,7 @@ from remit.admission import Caller
 from remit.contract import (
     ContentPart,
     DeliveryRequest,
+    EarlierTurn,
     LimitRequest,
     Model,
     Moment,
@@ -74,6 +75,7 @@ class TurnSpec(Model):
     prompt: str | None = None
     content: tuple[ContentPart, ...] | None = None
     instructions: str | None = None
+    earlier: tuple[EarlierTurn, ...] = ()
     limits: LimitRequest = Field(default_factory=LimitRequest)
     delivery: DeliveryRequest | None = None
     preserve: Preserve | None = None

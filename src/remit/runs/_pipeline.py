@@ -4,7 +4,8 @@
                          ^          │ revise           │ a check is worse
                          └──────────┴──────────────────┘   (each counts against max_revisions)
 
-Profile `direct` has neither plan nor review. A run without workspace ends with its last stage.
+Profile `direct` has neither plan nor review; `answer` is one plain request, without a workspace. A run
+without workspace ends with its last stage.
 """
 
 from __future__ import annotations
@@ -118,6 +119,9 @@ class Pipeline:
             raise Ended(Terminal.of("budget", "working_time", stage=self.stage_id, limit=hit))
 
     async def _run_stages(self) -> Decision:
+        if self._journal.view.profile == "answer":
+            answer = await self._stage("work", "work-1")
+            return await self._finalize(output=answer.fields["completion"], content_hash=None)
         if self._journal.view.profile == "reviewed":
             self._plan = await self._stage("plan", "plan")
             await self._keep_plan(self._plan)
@@ -267,9 +271,8 @@ class Pipeline:
             self._tools.remaining_s = remaining_s
         try:
             async with asyncio.timeout_at(clock.ends):
-                answer = await runner.run(
-                    stage, partial=self.partial, opening=opening, remaining_s=remaining_s
-                )
+                ask = runner.answer if self._journal.view.profile == "answer" else runner.run
+                answer = await ask(stage, partial=self.partial, opening=opening, remaining_s=remaining_s)
             self.running_stage = None
             return answer
         except OwnershipError:
@@ -319,6 +322,8 @@ class Pipeline:
             limits=view.limits,
             require_evidence=binding.require_evidence and self._tools is not None,
             session_context=self._session_context,
+            earlier=request.earlier,
+            images=request.images(),
             plan=self._plan.fields["plan"] if self._plan and kind != "plan" else None,
             verification=self._plan.fields["verification"] if self._plan and kind != "plan" else None,
             commands=tuple(self._commands),

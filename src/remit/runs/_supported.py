@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from remit.contract import ImagePart, RunRequest
+from remit.contract import RunRequest
 from remit.errors import InvalidRequest
 
 
@@ -19,11 +19,7 @@ def refuse_later(request: RunRequest) -> None:
 
 
 def _later_fields(request: RunRequest) -> Iterator[str]:
-    if any(isinstance(part, ImagePart) for part in request.content or ()):
-        yield "content"
     if request.webhook is not None:
         yield "webhook"
     if request.in_place:
         yield "in_place"
-    if request.profile == "answer":
-        yield "profile"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, Literal, assert_never
+from typing import Any, Final, Literal, assert_never
 
 from remit.errors import ProviderError
 from remit.events import Ephemeral
@@ -58,7 +58,7 @@ class Asker:
         """The reply; None when its attempt was stopped by hand."""
         task = asyncio.current_task()
         assert task is not None, "a stage runs in a task"
-        shown = _Shown(self._stage, self._journal, request.round)
+        shown = _Shown(self._stage, self._journal, request.round, attempt=self._ledger.current)
         self._ledger.watch(task)
         try:
             return await self._pool.request(
@@ -84,10 +84,15 @@ class Asker:
 class _Shown:
     """What viewers see of a reply while it comes, and what is left of it when it never becomes whole."""
 
-    def __init__(self, stage: StageInput, journal: Journal, round_: int) -> None:
+    def __init__(
+        self, stage: StageInput, journal: Journal, round_: int, *, attempt: Callable[[], str | None]
+    ) -> None:
         self._stage = stage
         self._journal = journal
         self._round = round_
+        self._current = attempt
+        self._attempt: str | None = None
+        self._shown_chars = 0
         self._text: list[str] = []
 
     def add(self, delta: Delta) -> None:
@@ -95,7 +100,7 @@ class _Shown:
         match delta.kind:
             case "text":
                 self._text.append(delta.text)
-                self._emit("message.delta", delta.text)
+                self._emit("message.delta", delta.text, **self._place(delta.text))
             case "reasoning":
                 self._emit("reasoning.delta", delta.text)
             case "tool_call":
@@ -109,6 +114,14 @@ class _Shown:
         if not is_blank(text):
             partial.text = text
 
-    def _emit(self, type_: Literal["message.delta", "reasoning.delta"], text: str) -> None:
-        data = {"stage_id": self._stage.stage_id, "round": self._round, "text": text}
+    def _place(self, text: str) -> dict[str, Any]:
+        """Where a piece of text belongs: viewers miss pieces, and a further attempt begins anew."""
+        attempt = self._current()
+        if attempt != self._attempt:
+            self._attempt, self._shown_chars = attempt, 0
+        offset, self._shown_chars = self._shown_chars, self._shown_chars + len(text)
+        return {"attempt_id": attempt, "offset_chars": offset}
+
+    def _emit(self, type_: Literal["message.delta", "reasoning.delta"], text: str, **more: Any) -> None:
+        data = {"stage_id": self._stage.stage_id, "round": self._round, "text": text, **more}
         self._journal.emit(Ephemeral(type=type_, data=data, work_id=self._stage.work_id))

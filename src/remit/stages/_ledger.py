@@ -86,6 +86,10 @@ class StageLedger:
         self.keeps_for_answer = False
         """Whether a request is refused that would leave too little for one more, the stage's answer."""
 
+    def current(self) -> str | None:
+        """The attempt in flight; None where there is none."""
+        return next(reversed(self._open), None)
+
     # ---- stopping a single attempt
 
     def watch(self, task: asyncio.Task[Any]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from remit.contract import Limits, StageKind, ToolResponse, ToolSpec
+from remit.contract import EarlierTurn, Limits, StageKind, ToolResponse, ToolSpec
 from remit.events import Artifact, Ephemeral, NewEvent, TranscriptEntry
 
 
@@ -86,6 +86,10 @@ class StageInput:
     require_evidence: bool = True
     session_context: str | None = None
     """Earlier runs of the session, rendered and bounded."""
+    earlier: tuple[EarlierTurn, ...] = ()
+    """The conversation before the request, where its caller keeps it."""
+    images: tuple[str, ...] = ()
+    """Data URLs: the request's own pictures."""
     plan: str | None = None
     verification: str | None = None
     """How the plan says the work is to be verified."""

@@ -15,7 +15,8 @@ from hashlib import sha256
 from importlib.resources import files
 from typing import Final
 
-from remit.models import Message, SystemMessage, UserMessage
+from remit.contract import EarlierTurn
+from remit.models import AssistantMessage, Message, SystemMessage, TextBlock, UserMessage
 from remit.stages._clip import clip_end, clip_line, clip_middle
 from remit.stages._ports import CommandRecord, StageInput
 
@@ -29,6 +30,9 @@ MAX_COMMANDS: Final = 40
 MAX_COMMAND_LINE_CHARS: Final = 300
 MAX_COMMAND_TAIL_CHARS: Final = 800
 
+_BEGUN_BY_MODEL: Final = "(The conversation begins with your own words.)"
+_TOLD_BY_CALLER: Final = "caller:earlier"
+"""Where a model's name stands, for a reply that no model of ours gave."""
 _NAMES: Final = ("plan", "work", "direct", "doing", "review", "rules", "evidence")
 _PARTS: Final[dict[str, tuple[str, ...]]] = {
     "plan": ("plan", "rules"),
@@ -48,7 +52,26 @@ def first_messages(stage: StageInput, *, note: str | None = None) -> tuple[Messa
     sections = [text for text in _sections(stage) if text]
     if note:
         sections.append(note)
-    return (SystemMessage(text=instruction(stage)), UserMessage(text="\n\n".join(sections)))
+    images = (*(image for turn in stage.earlier for image in turn.images), *stage.images)
+    return (SystemMessage(text=instruction(stage)), UserMessage(text="\n\n".join(sections), images=images))
+
+
+def answer_messages(stage: StageInput) -> tuple[Message, ...]:
+    """The whole conversation of a plain answer: what its caller says, and nothing of ours around it."""
+    told = [_section("earlier runs of this session", stage.session_context), stage.instructions or ""]
+    messages: list[Message] = []
+    if system := "\n\n".join(text for text in told if text.strip()):
+        messages.append(SystemMessage(text=system))
+    if stage.earlier and stage.earlier[0].role == "assistant":
+        messages.append(UserMessage(text=_BEGUN_BY_MODEL))  # some providers want the user's word first
+    messages += [_turn(turn) for turn in stage.earlier]
+    return (*messages, UserMessage(text=stage.request_text, images=stage.images))
+
+
+def _turn(turn: EarlierTurn) -> Message:
+    if turn.role == "user":
+        return UserMessage(text=turn.text, images=turn.images)
+    return AssistantMessage(blocks=(TextBlock(text=turn.text),), model=_TOLD_BY_CALLER)
 
 
 def instruction(stage: StageInput) -> str:
@@ -77,6 +100,7 @@ def _sections(stage: StageInput) -> Iterator[str]:
     yield _section("brief", stage.brief)
     yield _section("earlier runs of this session", stage.session_context)
     yield _section("instructions", stage.instructions)
+    yield _section("conversation before the request, oldest first", _conversation(stage.earlier))
     yield _section("request", stage.request_text)
     added = clip_end("\n\n".join(stage.messages), max_chars=MAX_ADDED_CHARS)
     yield _section("what the caller added later", added)
@@ -92,6 +116,11 @@ def _sections(stage: StageInput) -> Iterator[str]:
             yield from _earlier_work(stage, report="report of the work")
             yield _section("how it was to be verified", stage.verification)
             yield _section("remarks on an earlier review, each to be dealt with", stage.feedback)
+
+
+def _conversation(turns: Iterable[EarlierTurn]) -> str:
+    names = {"user": "User", "assistant": "Assistant"}
+    return "\n\n".join(f"{names[turn.role]}:\n{turn.text}" for turn in turns)
 
 
 def _earlier_work(stage: StageInput, *, report: str) -> Iterator[str]:

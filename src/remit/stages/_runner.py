@@ -8,6 +8,7 @@ from remit.contract import ToolSpec
 from remit.events import NewEvent
 from remit.models import ModelPool
 from remit.primitives import Clock, Ids
+from remit.stages._answering import answer_plainly
 from remit.stages._answers import SHAPES
 from remit.stages._asking import Asker
 from remit.stages._calls import ToolRound
@@ -19,7 +20,7 @@ from remit.stages._loop import StageLoop
 from remit.stages._nearing import NearingLimits, near_already
 from remit.stages._notices import limit_near
 from remit.stages._ports import Journal, Partial, StageAnswer, StageInput, Tools
-from remit.stages._prompts import first_messages
+from remit.stages._prompts import answer_messages, first_messages
 from remit.stages._room import Room
 from remit.usage import Budget, WorkingTime
 
@@ -97,17 +98,39 @@ class StageRunner:
             await log.flush_at_failure()
             raise
 
+    async def answer(
+        self,
+        stage: StageInput,
+        *,
+        partial: Partial | None = None,
+        opening: Sequence[NewEvent] = (),
+        remaining_s: Callable[[], float | None] = lambda: None,
+    ) -> StageAnswer:
+        """One plain answer, by one request without tools; arguments, errors and cancellation as of `run`."""
+        log, partial = StageLog(self._journal, stage_id=stage.stage_id), partial or Partial()
+        log.add(*opening)
+        conversation = Conversation(log, self._ids, head=answer_messages(stage))
+        asker = self._asker(stage, self._ledger(stage, log), partial, remaining_s)
+        try:
+            return await answer_plainly(
+                stage, asker=asker, conversation=conversation, log=log, partial=partial
+            )
+        except BaseException:
+            conversation.make_whole()
+            await log.flush_at_failure()
+            raise
+
     def _assemble(
         self, stage: StageInput, log: StageLog, partial: Partial, remaining_s: Callable[[], float | None]
     ) -> tuple[Conversation, StageLoop]:
         specs = offered_tools(stage) if self._tools is not None else ()
-        ledger = StageLedger(stage, log, items=self._registry, budget=self._budget, working=self._working)
+        ledger = self._ledger(stage, log)
         notes = [
             limit_near(near.kind, near.value, near.cap) for near in near_already(stage, self._budget.subtree)
         ]
         conversation = Conversation(log, self._ids, head=first_messages(stage, note="\n".join(notes) or None))
         hands = ToolRound(stage, self._tools, log, specs=specs, partial=partial, clock=self._clock)
-        asker = Asker(stage, self._pool, ledger, self._journal, partial=partial, remaining_s=remaining_s)
+        asker = self._asker(stage, ledger, partial, remaining_s)
         room = Room(window_tokens=self._pool.context_window_tokens, input_tokens=self._pool.input_room_tokens)
         readable = any(spec.name == "read_output" for spec in specs)
         loop = StageLoop(
@@ -123,6 +146,18 @@ class StageRunner:
             take_messages=self._take_messages,
         )
         return conversation, loop
+
+    def _ledger(self, stage: StageInput, log: StageLog) -> StageLedger:
+        return StageLedger(stage, log, items=self._registry, budget=self._budget, working=self._working)
+
+    def _asker(
+        self,
+        stage: StageInput,
+        ledger: StageLedger,
+        partial: Partial,
+        remaining_s: Callable[[], float | None],
+    ) -> Asker:
+        return Asker(stage, self._pool, ledger, self._journal, partial=partial, remaining_s=remaining_s)
 
 
 def offered_tools(stage: StageInput) -> tuple[ToolSpec, ...]:

@@ -55,6 +55,10 @@ class _AnyModel:
     def is_known(self, model: str) -> bool:
         return model == "fake:model"
 
+    def takes_images(self, model: str, *, pool: str | None) -> bool:
+        """All do."""
+        return True
+
     def is_priced(self, model: str) -> bool:
         return True
 

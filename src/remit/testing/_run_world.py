@@ -58,6 +58,10 @@ class _OneModel:
     def is_known(self, model: str) -> bool:
         return True
 
+    def takes_images(self, model: str, *, pool: str | None) -> bool:
+        """All do."""
+        return True
+
     def is_priced(self, model: str) -> bool:
         return True
 
