@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.routing import Route, Router
 
 from remit.api import _events, _looking, _records, _runs, _usage_report, _watching, _work
+from remit.api._compatible import compatible_routes, refuse_in_form
 from remit.api._guard import AsgiApp, Guard, Receive, Scope, Send
 from remit.api._keys import Keyring
 from remit.api._openapi import openapi_of
@@ -51,7 +52,13 @@ class App:
             streams=self.streams,
             openapi=openapi_of(OPERATIONS),
         )
-        self._guard = Guard(_router(OPERATIONS, doors), settings=settings, ids=host.ids, traffic=self.traffic)
+        self._guard = Guard(
+            _router(OPERATIONS, doors),
+            settings=settings,
+            ids=host.ids,
+            traffic=self.traffic,
+            refuse=refuse_in_form,
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -63,6 +70,7 @@ def _router(operations: Sequence[Operation], doors: Doors) -> AsgiApp:
     for operation in operations:
         by_path.setdefault(operation.path, []).append(operation)
     routes = [Route(path, _Place(found, doors)) for path, found in by_path.items()]
+    routes += compatible_routes(doors, greets="/" not in by_path)
     return Router(routes, default=_nowhere, redirect_slashes=False)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from starlette.responses import Response
 
-from remit.api._problems import known_error, problem
+from remit.api._problems import known_error
 from remit.api._settings import DoorSettings
 from remit.api._traffic import Traffic
 from remit.errors import (
@@ -28,6 +28,8 @@ Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+Refuse: TypeAlias = Callable[[Scope, RemitError], Response]
+"""The answer for an error; the request's id stands in the scope."""
 
 ACTING: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 """Methods that act: a page of another origin may not use them."""
@@ -52,10 +54,14 @@ class Guard:
         settings: Bounds and names.
         ids: Where request ids come from.
         traffic: Where answers are counted.
+        refuse: Puts an error into the form of the path that it happened on.
     """
 
-    def __init__(self, app: AsgiApp, *, settings: DoorSettings, ids: Ids, traffic: Traffic) -> None:
+    def __init__(
+        self, app: AsgiApp, *, settings: DoorSettings, ids: Ids, traffic: Traffic, refuse: Refuse
+    ) -> None:
         self._app = app
+        self._refuse = refuse
         self._settings = settings
         self._ids = ids
         self._traffic = traffic
@@ -71,7 +77,7 @@ class Guard:
                 scope["remit.headers"] = exchange.check()
                 await self._app(scope, exchange.receive, exchange.send)
             except Exception as error:  # noqa: BLE001 - a request has an answer, whatever happens
-                await exchange.refuse(known_error(error))
+                await exchange.refuse(known_error(error), self._refuse)
             finally:
                 counted(scope.get("remit.operation"), exchange.status)
 
@@ -173,11 +179,11 @@ class _Exchange:
             message = {**message, "headers": headers}
         await self._send(message)
 
-    async def refuse(self, error: RemitError) -> None:
+    async def refuse(self, error: RemitError, form: Refuse) -> None:
         """Answer with an error; once an answer was begun its connection is cut instead."""
         if self.status is not None:
             raise ConnectionAbortedError(f"the answer broke off: {error.code}")
-        await self._answer(problem(error, request_id=self.request_id), unread=error.status in {408, 413})
+        await self._answer(form(self._scope, error), unread=error.status in {408, 413})
 
     async def _answer(self, response: Response, *, unread: bool) -> None:
         start = {

@@ -43,7 +43,11 @@ async def read_json(request: Request) -> Any:
     Raises:
         MalformedRequest: It isn't JSON, or not one that is taken.
     """
-    body = await request.body()
+    return read_json_bytes(await request.body())
+
+
+def read_json_bytes(body: bytes) -> Any:
+    """The same of a body that was read."""
     if not body:
         return None
     try:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
-from typing import Final
+from contextlib import AbstractContextManager, aclosing
+from typing import Final, Protocol
 
 from remit.api._guard import Receive, Scope, Send
 from remit.api._traffic import Traffic
@@ -33,14 +33,27 @@ def frame_of(event: Event) -> bytes:
     return f"{number}event: {event.type}\ndata: {data}\n\n".encode()
 
 
+class OpenStream(Protocol):
+    """An answer that goes on."""
+
+    def say(self, comment: bytes) -> None:
+        """Put something between the events, soon."""
+        ...
+
+    def close(self) -> None:
+        """End it, soon."""
+        ...
+
+
 class Streams:
     """The open streams of a host."""
 
     def __init__(self, traffic: Traffic, *, keep_alive_s: float, most: int) -> None:
         self._traffic = traffic
-        self._keep_alive_s = keep_alive_s
+        self.keep_alive_s = keep_alive_s
+        """Between two signs of life."""
         self._most = most
-        self._open: set[EventStream] = set()
+        self._open: set[OpenStream] = set()
         self._empty = asyncio.Event()
         self._empty.set()
 
@@ -57,11 +70,23 @@ class Streams:
         Raises:
             QuotaExceeded: As many are open as may be.
         """
+        self.check_room()
+        return EventStream(
+            self, events, traffic=self._traffic, keep_alive_s=self.keep_alive_s, is_allowed=is_allowed
+        )
+
+    def check_room(self) -> None:
+        """Whether one more may be opened.
+
+        Raises:
+            QuotaExceeded: As many are open as may be.
+        """
         if len(self._open) >= self._most:
             raise QuotaExceeded("too many streams are open", retry_after_ms=5_000)
-        return EventStream(
-            self, events, traffic=self._traffic, keep_alive_s=self._keep_alive_s, is_allowed=is_allowed
-        )
+
+    def counted(self) -> AbstractContextManager[None]:
+        """Entered while a stream is open."""
+        return self._traffic.stream()
 
     def tell_draining(self) -> None:
         """Say on every stream that the host takes no more work, and when to come back."""
@@ -81,12 +106,12 @@ class Streams:
         except TimeoutError:
             return
 
-    def add(self, stream: EventStream) -> None:
+    def add(self, stream: OpenStream) -> None:
         """It was begun."""
         self._open.add(stream)
         self._empty.clear()
 
-    def discard(self, stream: EventStream) -> None:
+    def discard(self, stream: OpenStream) -> None:
         """It has ended."""
         self._open.discard(stream)
         if not self._open:
