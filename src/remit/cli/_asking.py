@@ -79,11 +79,20 @@ def limits_of(options: RunOptions) -> dict[str, Any]:
     Raises:
         click.UsageError, InvalidRequest: They can't be.
     """
+    return limits_from(max_cost=options.max_cost, timeout=options.timeout)
+
+
+def limits_from(*, max_cost: str | None, timeout: str | None) -> dict[str, Any]:
+    """The limits that an amount and a length of time mean.
+
+    Raises:
+        click.UsageError, InvalidRequest: They can't be.
+    """
     limits: dict[str, Any] = {}
-    if options.max_cost is not None:
-        limits["max_cost_usd"] = _money(options.max_cost)
-    if options.timeout is not None:
-        limits["wall_clock_ms"] = parse_duration_ms(options.timeout)
+    if max_cost is not None:
+        limits["max_cost_usd"] = _money(max_cost)
+    if timeout is not None:
+        limits["wall_clock_ms"] = parse_duration_ms(timeout)
     return limits
 
 

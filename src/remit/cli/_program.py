@@ -29,6 +29,7 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "serve": ("remit.cli._serve:serve", "Run a host that is reached over HTTP."),
     "keys": ("remit.cli._keys:keys", "Make, list and revoke the keys of a host's callers."),
     "demo": ("remit.cli._demo:demo", "Watch a real run on a small repository; no key needed."),
+    "bench": ("remit.cli._bench:bench", "Measure what a model and a profile solve."),
 }
 """Command -> where it lives, and its line in `remit --help`."""
 
