@@ -307,7 +307,14 @@ class Ended:
         assert ends == [self.types[-1]] == [f"run.{self.view.status.value}"]
         assert self.types.count("run.settling") == 1
         self._check_pairs("tool.started", "tool.completed", "tool_call_id", "stage_id")
-        self._check_pairs("work.registered", "work.finished", "label")
+        self._check_pairs("work.registered", "work.finished", "kind", "label")
+        known = {self.view.id}
+        for event in self.events:
+            assert event.work_id is not None, event
+            assert event.parent_work_id is None or event.parent_work_id in known, event
+            assert (event.parent_work_id is None) == (event.work_id == self.view.id), event
+            known.add(event.work_id)
+        assert {data["kind"] for data in self.of_type("work.registered")} <= {"node_call"}
         begun = [data["attempt_id"] for data in self.of_type("attempt.started")]
         ended = [
             data["attempt_id"]

@@ -29,7 +29,7 @@ from remit.nodes import InProcessLink
 from remit.runs import Feed, RunControl
 from remit.testing._fake_node import FakeNode
 from remit.testing._fakes_stages import FakePool, PoolReply
-from remit.testing._run_world import BLOCK, PLAN, good_replies, run_world
+from remit.testing._run_world import BLOCK, PLAN, WRITE, good_replies, run_world
 from remit.workspaces import CommandDefinition, WorkspaceSettings
 
 TREE = {"a.txt": "old\n"}
@@ -57,6 +57,53 @@ async def test_one_executor_runs_requests_and_receives_continuations() -> None:
             )
         )
         assert not world.link.waiters.deliver(key, stray), "its waiter is gone"
+
+
+async def test_a_call_reaches_the_node_under_the_models_own_id() -> None:
+    """S44, S48: request id, stage id and the model's tool call id unchanged, its arguments too; once."""
+    async with run_world(*good_replies()) as world:
+        view = await world.drive()
+        asked = [request for request in world.node.requests if isinstance(request, ToolRequest)]
+        call_id, name, arguments = WRITE
+        assert [(one.run_id, one.stage_id, one.tool_call_id, one.name, one.arguments) for one in asked] == [
+            (view.id, "work-1", call_id, name, arguments)
+        ]
+
+
+@pytest.mark.parametrize("end", ["success", "stage failure", "cancel", "budget", "timeout"])
+async def test_no_waiter_is_left_however_a_run_ends(end: str) -> None:
+    """S53, S72: pending is 0 by the time that the wait has returned, read at once, without clearing."""
+    blocked = (PoolReply(text=PLAN), PoolReply(calls=[BLOCK], finish="tool_calls"))
+    limits = {"budget": {"wall_clock_ms": 150}, "timeout": {"stage_timeout_ms": 150}}.get(end)
+    replies = good_replies() if end == "success" else blocked
+    if end == "stage failure":
+        replies = (PoolReply(text=PLAN), PoolReply(calls=[WRITE], finish="tool_calls"), PoolReply(text="No."))
+    async with run_world(*replies) as world:
+        supervisor = await world.admit(limits={"max_corrections": 1, **(limits or {})})
+        run_id = next(iter(world.controls))
+        if end == "stage failure":
+            assert isinstance(world.pool, FakePool)
+            world.pool._replies += [PoolReply(text="No."), PoolReply(text="No.")]
+        async with asyncio.TaskGroup() as group:
+            driven = group.create_task(world.supervise(supervisor))
+            if end in ("cancel", "budget", "timeout"):
+                await world.node.blocked.wait()
+                assert world.link.pending_count() == 1
+            if end == "cancel":
+                world.cancel(run_id)
+            view = await driven
+            assert world.link.pending_count() == 0
+        assert view.terminal is not None
+        assert (
+            view.terminal.class_
+            == {
+                "success": None,
+                "stage failure": "invalid_output",
+                "cancel": "cancelled",
+                "budget": "budget",
+                "timeout": "timeout",
+            }[end]
+        )
 
 
 async def test_a_link_and_a_workspace_are_both_needed() -> None:

@@ -98,6 +98,14 @@ def test_registering_again_kills_every_earlier_token() -> None:
     for token in (first, second):
         assert kit.registry.observe(token, ObservedStage.CLEANUP) is None
     assert _stage(kit) is None
+    held = _token(kit)
+    owner, _ = held.unseal()
+    kit.add("a")
+    assert owner is not None
+    assert kit.registry.observe(held, ObservedStage.CLEANUP) is None, (
+        "also while somebody holds the old owner"
+    )
+    assert kit.registry.take_observed(held) is None
 
 
 def test_after_finish_nothing_is_observed() -> None:
@@ -105,7 +113,9 @@ def test_after_finish_nothing_is_observed() -> None:
     kit = Kit()
     kit.add("a")
     token = _token(kit)
+    owner, _ = token.unseal()
     kit.registry.finish("s", "a")
+    assert owner is not None, "held, so that it isn't gone by itself"
     assert kit.registry.observe(token, ObservedStage.DISPATCH) is None
     assert kit.registry.observation_page("s").entries == ()
     kit.add("a")

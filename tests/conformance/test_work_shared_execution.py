@@ -126,6 +126,10 @@ def test_proof_ends_with_the_permit_or_the_registration(ending: str) -> None:
     """B49: at once, and an observation that somebody kept has no provenance any more."""
     kit = Kit()
     permits = [_bound(kit)]
+    token = kit.registry.observation_token("child", LINK.dispatch_id)
+    assert token is not None
+    owner, _ = token.unseal()  # held, so that it isn't gone by itself
+    assert owner is not None
     seen = kit.registry.find_shared_execution("child", LINK.dispatch_id)
     assert seen is not None
     assert seen.provenance == LINK

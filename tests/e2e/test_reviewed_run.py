@@ -51,6 +51,8 @@ TOLD: Mapping[str, tuple[str, ...]] = {
 
 STORY = """\
 run.queued
+work.registered node_call prepare
+work.finished node_call prepare closed
 run.started
 stage.started plan planning
 attempt.started plan 1 1
@@ -60,6 +62,8 @@ plan.ready
 work.registered node_call open
 checkout.opened overlay bubblewrap
 work.finished node_call open closed
+work.registered node_call artifact plan
+work.finished node_call artifact plan closed
 stage.started work-1 working
 attempt.started work-1 1 1
 attempt.completed work-1 1 completed
@@ -72,16 +76,28 @@ tool.completed work-1 run_shell success 0
 attempt.started work-1 3 1
 attempt.completed work-1 3 completed
 stage.completed work-1
+work.registered node_call snapshot
+work.finished node_call snapshot closed
 stage.started review-1 reviewing
 attempt.started review-1 1 1
 attempt.completed review-1 1 completed
 stage.completed review-1
+work.registered node_call snapshot
+work.finished node_call snapshot closed
 review.decided
+work.registered node_call snapshot
+work.finished node_call snapshot closed
 run.finalizing
+work.registered node_call checks
+work.finished node_call checks closed
 check.completed
 delivery.intent
+work.registered node_call deliver
+work.finished node_call deliver closed
 delivery.completed ['calc/__init__.py']
 run.settling completed None It is mended.
+work.registered node_call cleanup
+work.finished node_call cleanup closed
 usage.updated
 run.completed"""
 

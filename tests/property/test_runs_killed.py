@@ -178,6 +178,8 @@ def check_log(events: Sequence[Event]) -> None:
         elif kind in {"attempt", "tool", "stage", "work"} and word in ENDINGS:
             open_[kind, about] -= 1
         assert all(number in (0, 1) for number in open_.values()), event
+        assert event.work_id is not None, event
+        assert (event.parent_work_id is None) == (event.work_id == event.run_id), event
     assert not +open_, "what began and has no end"
 
 

@@ -8,9 +8,10 @@ import pytest
 
 from remit.contract import ToolResponse
 from remit.errors import LimitReached, NodeError
+from remit.models import ToolCallBlock
 from remit.stages import StageFailure, ToolUse
 from remit.stages._calls import AT_ONCE, call_label
-from remit.stages._repeats import ENDS_AT, TOLD_AT
+from remit.stages._repeats import ENDS_AT, TOLD_AT, FailingCalls
 from remit.testing._fakes_stages import Handler, tool_response
 from stage_kit import Bench, answer, calls, submit
 
@@ -256,6 +257,39 @@ async def test_a_command_that_exits_non_zero_is_no_failing_call() -> None:
     async with Bench("work", *asked, answer("work"), tools=tools) as bench:
         done = await bench.run()
         assert [(c.command, c.exit_code, c.tail) for c in done.commands] == [("pytest", 1, "1 failed")] * 8
+
+
+def test_a_call_that_fails_again_after_a_success_of_its_round() -> None:
+    """R33, R56: the count begins anew, in the same round, too; nothing of it ends the stage."""
+    failing = FailingCalls()
+    read, write = (ToolCallBlock(tool_call_id=name, name=name, arguments="{}") for name in ("read", "write"))
+    for _ in range(2):
+        failing.start_round()
+        assert failing.failed(read) == 1
+        failing.succeeded(write, changed_files=True)
+        assert failing.failed(read) == 1
+        failing.succeeded(read, changed_files=False)
+        assert failing.failed(read) == 1
+        failing.succeeded(read, changed_files=False)
+    failing.start_round()
+    assert [failing.failed(read), failing.failed(read)] == [1, 1]
+    failing.start_round()
+    assert failing.failed(read) == 2
+
+
+async def test_a_stage_goes_on_after_a_failure_between_two_successes() -> None:
+    """R33, R56: one reply whose call fails, changes files by another, and fails again, ends nothing."""
+    replies = (
+        calls(("a", "run_shell"), ("b", "write_file"), ("c", "run_shell")),
+        answer("work"),
+    )
+    tools = {
+        "run_shell": lambda use: tool_response(use, status="failed"),
+        "write_file": lambda use: tool_response(use, changed=["a.txt"]),
+    }
+    async with Bench("work", *replies, tools=tools) as bench:
+        assert (await bench.run()).rounds == 2
+        bench.check_record()
 
 
 async def test_repeats_within_one_reply_count_once() -> None:

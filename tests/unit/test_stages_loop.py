@@ -9,7 +9,7 @@ import pytest
 
 from remit.contract import StageKind
 from remit.errors import LimitReached, ProviderError
-from remit.models import AssistantMessage, SystemMessage, ThinkingBlock, UserMessage
+from remit.models import AssistantMessage, SystemMessage, ThinkingBlock, ToolResultsMessage, UserMessage
 from remit.stages import StageFailure
 from remit.testing._fakes_stages import FakePool, PoolReply, tool_response
 from stage_kit import ANSWERS, SPECS, Bench, answer, calls, submit
@@ -372,3 +372,26 @@ async def test_a_pool_that_runs_out_is_loud() -> None:
     async with Bench("plan", pool=FakePool(PoolReply(text="x"))) as bench:
         with pytest.raises(AssertionError, match="no reply is left"):
             await bench.run()
+
+
+@pytest.mark.parametrize(
+    "status", ["denied", "not_found", "too_large", "conflict", "timed_out", "failed", "outcome_unknown"]
+)
+async def test_a_status_beside_the_content_is_the_calls_result(status: str) -> None:
+    """S86, R33: what isn't a success is told as what it is, and its content is never the stage's answer."""
+    replies = (calls(("call_a", "read_file")), answer("work", completion="Reported."))
+    tools = {"read_file": lambda use: tool_response(use, json.dumps(ANSWERS["work"]), status=status)}
+    async with Bench("work", *replies, tools=tools, require_evidence=False) as bench:
+        done = await bench.run()
+        assert done.fields["completion"] == "Reported."
+        assert len(bench.requests) == 2
+        message = bench.requests[1].messages[-1]
+        assert isinstance(message, ToolResultsMessage)
+        (result,) = message.results
+        assert (result.tool_call_id, result.status, result.content) == (
+            "call_a",
+            status,
+            json.dumps(ANSWERS["work"]),
+        )
+        assert [ended.status for ended in bench.journal.of_type("tool.completed")] == [status]
+        bench.check_record()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 from remit.contract import RunView
 from remit.errors import StorageFull
@@ -27,6 +28,7 @@ class RunJournal:
         self._feed = feed
         self.view = stored.view
         """The run's row after the last stored fact."""
+        self._noted: list[NewEvent] = []
 
     async def append(
         self,
@@ -34,7 +36,9 @@ class RunJournal:
         transcript: Sequence[TranscriptEntry] = (),
         artifacts: Sequence[Artifact] = (),
     ) -> None:
-        """Store facts; returns once they are durable."""
+        """Store facts; returns once they are durable. One that doesn't say whose work it is of is placed."""
+        noted, self._noted = self._noted, []
+        events = tuple(self._placed(event) for event in (*noted, *events))
         try:
             await self._store.append(
                 self.view.id,
@@ -48,11 +52,21 @@ class RunJournal:
             # The store raises a cancel after it has stored; a cause says that it couldn't.
             if cancel.__cause__ is None:
                 self._fold(events)
+            else:
+                self._noted[:0] = noted
+            raise
+        except Exception:
+            self._noted[:0] = noted
             raise
         self._fold(events)
 
+    def note(self, *events: NewEvent) -> None:
+        """Facts on which nothing outside hangs: they are stored, in this order, before the next ones."""
+        self._noted.extend(events)
+
     async def finish(self, *events: NewEvent, artifacts: Sequence[Artifact] = ()) -> None:
         """Store the last facts, the terminal last; on a full disk without the artifacts."""
+        events = tuple(self._placed(event) for event in (*self._noted, *events))
         try:
             stored = await self._finish(events, artifacts)
         except StorageFull:
@@ -66,6 +80,16 @@ class RunJournal:
         return await self._store.finish(
             self.view.id, self._generation, events, artifacts=artifacts, tenant=self._tenant
         )
+
+    def _placed(self, event: NewEvent) -> NewEvent:
+        """The fact with the work that it is of, the stage's that it names or the run's, and where that hangs.
+
+        What hangs lower than a stage says so itself.
+        """
+        root, stage_id = self.view.id, getattr(event.payload, "stage_id", None)
+        work_id = event.work_id or (root if stage_id is None else f"{root}.{stage_id}")
+        parent = event.parent_work_id or (None if work_id == root else root)
+        return replace(event, work_id=work_id, parent_work_id=parent)
 
     def emit(self, ephemeral: Ephemeral) -> None:
         """Show something to viewers; never waits."""

@@ -137,7 +137,7 @@ class RunTools:
             continues=self._context.stored.outside_continues,
             parent=parent.node_run_id if (parent := self._context.parentage) is not None else None,
         )
-        with self._work.item(WorkKind.NODE_CALL, "open", name="open") as item:
+        with self._work.item(WorkKind.NODE_CALL, "open", name="open", noted=False) as item:
             async with self._on_record(item):
                 self.checkout = self._work.residencies.acquire("checkout")
                 self.opened = await self._link.open(request)

@@ -61,16 +61,30 @@ class RunWork:
 
     A work id is the run's id, or begins with it and a dot: unique over all sessions. Each piece of work
     holds a residency for as long as it goes on, labelled by its kind.
+
+    Args:
+        registry: Where it is registered.
+        session_id: The run's session, as the registry knows it.
+        run_id: The run.
+        residencies: The run's.
+        note: Told of the beginning and the end of each node call, once it has ended.
     """
 
     def __init__(
-        self, registry: WorkRegistry, *, session_id: str, run_id: str, residencies: Residencies
+        self,
+        registry: WorkRegistry,
+        *,
+        session_id: str,
+        run_id: str,
+        residencies: Residencies,
+        note: Callable[[NewEvent, NewEvent], object] = lambda began, ended: None,
     ) -> None:
         self.registry = registry
         self.residencies = residencies
         self.session_id = session_id
         self.root_id = run_id
         self._numbers = itertools.count(1)
+        self._note = note
 
     def id_of(self, name: str) -> str:
         """The work id of a named piece of this run."""
@@ -107,8 +121,12 @@ class RunWork:
         parent: str | None = None,
         stop: Callable[[], object] = lambda: None,
         residency: str | None = None,
+        noted: bool = True,
     ) -> Generator[WorkItem]:
-        """A piece of work that lives as long as this block; node calls get a number of their own."""
+        """A piece of work that lives as long as this block; node calls get a number of their own.
+
+        A node call has no events of its own, so its beginning and end are noted, unless somebody else does.
+        """
         if kind is WorkKind.NODE_CALL:
             name = f"{name}-{next(self._numbers)}"
         item = WorkItem(kind, label, self.id_of(name), parent or self.root_id)
@@ -118,6 +136,8 @@ class RunWork:
                 yield item
             finally:
                 self.registry.finish(self.session_id, item.work_id, item.how, pids=item.pids)
+                if kind is WorkKind.NODE_CALL and noted:
+                    self._note(item.registered(), item.finished())
 
     @contextmanager
     def tool(self, use: ToolUse, *, stop: Callable[[], Awaitable[object]]) -> Generator[WorkItem]:

@@ -40,8 +40,10 @@ class FailingCalls:
     def succeeded(self, call: ToolCallBlock, *, changed_files: bool) -> None:
         """Note a success."""
         self._counts.pop(_key(call), None)
+        self._this_round.discard(_key(call))
         if changed_files:
             self._counts.clear()
+            self._this_round.clear()
 
 
 def _key(call: ToolCallBlock) -> tuple[str, bytes]:

@@ -147,7 +147,7 @@ class Submit:
             key_id=submission.key_id,
         )
         fact = write_down(
-            NewEvent(type="run.queued", payload=queued),
+            NewEvent(type="run.queued", payload=queued, work_id=run.id),
             seq=1,
             run_id=run.id,
             session_id=run.session_id,

@@ -143,7 +143,12 @@ class MemoryStore:
             epoch=submission.epoch,
             request=submission.request,
         )
-        event = self._number(NewEvent(type="run.queued", payload=queued), run, submission.run.session_id, 1)
+        event = self._number(
+            NewEvent(type="run.queued", payload=queued, work_id=submission.run.id),
+            run,
+            submission.run.session_id,
+            1,
+        )
         run.log.append(event)
         tombstone = self._tombstones.get((run.tenant, run.id))
         if tombstone is not None:
