@@ -116,9 +116,15 @@ async def test_nothing_outlives_a_tool_call(world: World) -> None:
 
 async def test_background_work_ends_before_the_review(world: World) -> None:
     """R17: what a tool started in the background is stopped before the review, and that is on record."""
-    _, results = await shown(world, shell("(sleep 2 && echo ready > out.txt) & echo started"), MEND)
+    later = "(sleep 0.4 && echo ready > out.txt) & echo started"
+    ended, results = await shown(world, shell(later), shell("sleep 1; ls -a"), MEND)
     assert "stopped: " in results[0]["content"]
-    assert not (world.root / "out.txt").exists()
+    assert results[1]["status"] == "success"
+    assert "calc" in results[1]["content"]
+    assert "out.txt" not in results[1]["content"], "it went on in the checkout"
+    assert ended.ending == ("completed", None, None)
+    assert ended.view.patch is not None
+    assert ended.view.patch.files == 1
 
 
 async def test_a_timeout_is_a_result(world: World) -> None:

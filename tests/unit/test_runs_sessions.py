@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from remit.contract import RunStatus
-from remit.errors import SessionBusy
+from remit.errors import ProviderError, SessionBusy
 from remit.events import TranscriptEntry
 from remit.runs import MAX_CONTEXT_CHARS, StoreSessions, describe_run
 from remit.testing._fake_node import FakeNode
@@ -55,6 +55,38 @@ async def test_a_stopped_run_does_not_spoil_its_session() -> None:
         view = await world.drive(session_id="talk")
         assert view.status is RunStatus.COMPLETED
         assert "robins" in str(last_pool(world).requests[0].messages)
+
+
+async def test_a_run_stopped_while_it_waits_for_a_person_does_not_spoil_its_session() -> None:
+    """R8: the stop itself writes the end; nobody answers any more, and the session takes the next request."""
+    async with run_world(*good_replies()) as world:
+        supervisor = await world.admit(session_id="talk", prompt="Ask me: robins.", acknowledge="required")
+        run_id, control = next(iter(world.controls.items()))
+        async with asyncio.TaskGroup() as group:
+            driving = group.create_task(world.supervise(supervisor))
+            while control.acknowledged is None:
+                await asyncio.sleep(0)
+            world.cancel(run_id)
+            view = await driving
+        assert (view.status, view.output) == (RunStatus.CANCELLED, None)
+        assert world.node.tree == {"a.txt": "old\n"}
+        assert not control.acknowledge(True)
+        world.pool = FakePool(*good_replies())
+        assert (await world.drive(session_id="talk")).status is RunStatus.COMPLETED
+        assert "robins" in str(last_pool(world).requests[0].messages)
+
+
+async def test_a_failed_run_does_not_wedge_its_session() -> None:
+    """R14: it ends with a reason and no output, and the session takes the next request and knows of it."""
+    async with run_world(ProviderError("down", reason="unavailable")) as world:
+        view = await world.drive(session_id="talk", prompt="Fail: robins.")
+        assert (view.status, view.output) == (RunStatus.FAILED, None)
+        assert view.terminal is not None
+        assert view.terminal.message
+        world.pool = FakePool(*good_replies())
+        assert (await world.drive(session_id="talk")).status is RunStatus.COMPLETED
+        assert "robins" in str(last_pool(world).requests[0].messages)
+        assert view.terminal.message in str(last_pool(world).requests[0].messages)
 
 
 async def test_runs_of_a_session_take_turns() -> None:
