@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
@@ -26,7 +27,7 @@ from remit.config import Config
 from remit.contract import RunRequest, RunView
 from remit.errors import InternalError, MisuseError
 from remit.events import Event
-from remit.host import CancelOutcome, Host, HostStatus, OnEvent, Run
+from remit.host import CancelOutcome, Host, HostStatus, OnEvent, Run, check_length
 from remit.runs import CancelBy, Scope, Tombstone
 
 __all__ = ["SyncHost", "SyncRun", "SyncScope"]
@@ -50,6 +51,7 @@ class SyncHost:
         self._tasks: set[asyncio.Task[None]] = set()
         self._failure: Exception | None = None
         self._close: asyncio.Event | None = None
+        self._pid: int | None = None
 
     # ---- opening and closing
 
@@ -57,6 +59,7 @@ class SyncHost:
         if self._thread is not None:
             raise MisuseError("a host is opened once: make another one")
         opened: Future[None] = Future()
+        self._pid = os.getpid()
         # Not a daemon: whoever leaves without closing is waited for, so that nothing is torn in the middle.
         self._thread = threading.Thread(target=self._live, args=(opened,), name="remit host")
         self._thread.start()
@@ -211,6 +214,7 @@ class SyncHost:
         """
         if threading.current_thread() is self._thread:
             raise MisuseError("this would wait for itself: a callback uses what doesn't wait")
+        check_length("timeout_s", timeout_s)
         done: Future[_Value] = Future()
         tasks: list[asyncio.Task[None]] = []
         self._tell(lambda: self._begin(make, done, tasks))
@@ -252,6 +256,8 @@ class SyncHost:
     def _tell(self, callback: Callable[[], object]) -> None:
         if self._loop is None or self._group is None:
             raise MisuseError("the host isn't open: use `with SyncHost(...)`")
+        if self._pid != os.getpid():
+            raise MisuseError("a host doesn't live on in a forked process: open another one there")
         try:
             self._loop.call_soon_threadsafe(callback)
         except RuntimeError:

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from host_kit import THINKS, WAITS, make_config, open_host, request
-from remit import Host, HostStatus, Run, RunCancelled, Scope
+from remit import Host, HostedInput, HostStatus, ModelTarget, Run, RunCancelled, Scope, SessionSpec
 from remit.engine import EmbeddedEngine
 from remit.errors import (
     ConfigError,
@@ -143,6 +143,49 @@ async def test_runs_that_arent_there(host: Host) -> None:
         await host.open_run("nobody").wait()
     with pytest.raises(InvalidRequest):
         await host.cancel("no id", tombstone=True)
+
+
+@pytest.mark.parametrize("run_id", [7, None, b"run_1", ["run_1"]])
+async def test_what_is_no_id(host: Host, run_id: Any) -> None:
+    """R55: an id that is no text is told at the call."""
+    for call in (host.find_run, host.get_run, host.cancel):
+        with pytest.raises(MisuseError) as raised:
+            await call(run_id)
+        assert raised.value.fields["param"] == "run_id"
+    with pytest.raises(MisuseError):
+        host.open_run(run_id)
+
+
+async def test_wrong_lengths_and_inputs(host: Host) -> None:
+    """R55: lengths of time, tombstones and hosted executions of a wrong kind are told at the call."""
+    lengths: tuple[Any, ...] = ("1", -1, float("nan"), True)
+    for length in lengths:
+        with pytest.raises(MisuseError) as raised:
+            await host.drain(within_ms=length)
+        assert raised.value.fields["param"] == "within_ms"
+    with pytest.raises(MisuseError):
+        await host.cancel("run_1", tombstone=cast("Any", "yes"))
+    wanted = HostedInput(
+        execution_id="bill-1",
+        session=SessionSpec(
+            folder="/app", target=ModelTarget(connection_id="a", connection_slug="a", model="m")
+        ),
+        content="Do it.",
+    )
+    with pytest.raises(MisuseError):
+        await host.hosted().run(cast("Any", {"execution_id": "bill-1"}), Scope())
+    with pytest.raises(MisuseError):
+        await host.hosted().run(wanted, cast("Any", None))
+    assert host.status is HostStatus.READY, "nothing was asked to drain"
+    assert host.residencies == {}
+
+
+@pytest.mark.parametrize("arguments", [{"drain_ms": -1}, {"drain_ms": "1"}, {"door_delivery": "mail"}])
+def test_what_a_host_is_not_made_of(tmp_path: Path, arguments: dict[str, Any]) -> None:
+    """R55: it is said when the host is made."""
+    with pytest.raises(MisuseError) as raised:
+        Host(make_config(tmp_path), **arguments)
+    assert raised.value.fields["param"] == next(iter(arguments))
 
 
 async def test_a_closed_host(tmp_path: Path) -> None:
@@ -314,7 +357,7 @@ async def test_the_states_of_a_host(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     seen: list[HostStatus] = []
     host = Host(make_config(tmp_path))
 
-    async def sweep(*_: object) -> tuple[()]:
+    async def sweep(*_: object, **__: object) -> tuple[()]:
         seen.append(host.status)
         with pytest.raises(MisuseError):
             await host.start(request())
@@ -443,7 +486,7 @@ async def test_an_opening_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyP
         closed.append("store")
         await aclose(self)
 
-    async def broken(*_: object) -> None:
+    async def broken(*_: object, **__: object) -> None:
         raise ConfigError("no")
 
     monkeypatch.setattr(SqliteStore, "aclose", noting)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Generator
 from datetime import timedelta
 from pathlib import Path
@@ -70,6 +72,26 @@ def test_sync_errors_are_those_of_the_host(host: SyncHost) -> None:
         host.run(request(THINKS), deadline=timedelta(milliseconds=300))
     with pytest.raises(MisuseError):
         host.open_run("a").events(after=-1)
+
+
+def test_sync_in_a_forked_process(host: SyncHost) -> None:
+    """A host's thread doesn't come along: the child is told and doesn't wait; the parent goes on."""
+    with pytest.raises(MisuseError):
+        host.open_run("a").ended(timeout_s=cast("Any", "soon"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # newer Pythons warn of a fork beside threads: that is the case here
+        child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        try:
+            host.find_run("a")
+        except MisuseError as error:
+            os._exit(42 if "forked" in error.message else 1)
+        except BaseException:  # noqa: BLE001 - the parent is told by the code
+            os._exit(2)
+        os._exit(3)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 42
+    assert host.run(request()).output == "a.txt is new."
 
 
 def test_sync_cancel(host: SyncHost) -> None:
@@ -173,7 +195,7 @@ def test_sync_host_is_closed(tmp_path: Path) -> None:
 def test_sync_opening_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error comes out of the `with`, and no thread is left."""
 
-    async def broken(*_: object) -> None:
+    async def broken(*_: object, **__: object) -> None:
         raise ConfigError("no")
 
     monkeypatch.setattr("remit.host._host.sweep_dead_runs", broken)

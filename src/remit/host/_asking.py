@@ -57,6 +57,18 @@ def check_asked(
     return Asked(parsed=parsed, idempotency_key=idempotency_key, on_event=on_event, scope=scope)
 
 
+def check_length(name: str, value: object) -> None:
+    """A length of time, in whatever unit its name says; None: none is given.
+
+    Raises:
+        MisuseError: It isn't a number from 0 up.
+    """
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:  # NaN is no length
+        raise MisuseError(f"`{name}` is a number from 0 up", param=name)
+
+
 def _check_key(key: str | None) -> None:
     if key is None:
         return

@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 from remit.api import ServedHost
 from remit.config import Config
 from remit.contract import DeliveryMode, RunRequest, RunView
 from remit.errors import MisuseError, NotFound
-from remit.host._asking import Asked, check_asked
+from remit.host._asking import Asked, check_asked, check_length
 from remit.host._parts import HostSettings, Parts, open_parts
-from remit.host._run import CancelOutcome, Reach, Run, stop_of
+from remit.host._run import CancelOutcome, Reach, Run, checked_run_id, stop_of
 from remit.host._salvaging import salvage_for
 from remit.host._states import HostStatus, HostTrigger, next_host_status
 from remit.host._watching import OnEvent, Watch
@@ -72,6 +72,10 @@ class Host:
     ) -> None:
         if not isinstance(config, Config):  # pyright: ignore[reportUnnecessaryIsInstance] - callers err
             raise MisuseError("a host is made from a Config: see `load_config`", param="config")
+        check_length("drain_ms", drain_ms)
+        if door_delivery not in get_args(DeliveryMode):
+            modes = ", ".join(get_args(DeliveryMode))
+            raise MisuseError(f"a delivery is one of {modes}", param="door_delivery")
         self.config = config
         self.clock = clock or SystemClock()
         self.ids = ids or SystemIds()
@@ -169,6 +173,7 @@ class Host:
         Cancellation: the host goes on draining; what runs goes on.
         """
         parts = self._open_parts
+        check_length("within_ms", within_ms)
         self.request_drain()
         try:
             async with asyncio.timeout(None if within_ms is None else max(0, within_ms) / 1000):
@@ -300,13 +305,13 @@ class Host:
 
     async def find_run(self, run_id: str) -> RunView | None:
         """A run as it stands now; None when there is none of that id."""
-        stored = await self._open_parts.store.find_run(run_id)
+        stored = await self._open_parts.store.find_run(checked_run_id(run_id))
         return stored.view if stored is not None else None
 
     def open_run(self, run_id: str) -> Run:
         """The handle of a run that was started before. Nothing is looked up: `get_run` does."""
         self._reach()
-        return Run(self._reach, run_id)
+        return Run(self._reach, checked_run_id(run_id))
 
     async def get_run(self, run_id: str) -> Run:
         """The handle of a run that was started before, by whichever host.

@@ -199,12 +199,26 @@ class Run:
         await tell_run(self.id, text, store=reach.store, driver=reach.driver)
 
 
+def checked_run_id(run_id: object) -> str:
+    """A run's id, as far as that can be said without looking it up.
+
+    Raises:
+        MisuseError: It isn't a text.
+    """
+    if not isinstance(run_id, str):
+        raise MisuseError("a run's id is a text", param="run_id")
+    return run_id
+
+
 def stop_of(run_id: str, *, by: CancelBy, reason: str | None, tombstone: bool = False) -> TurnStop:
     """The stop that a caller asks for.
 
     Raises:
-        MisuseError: No such account, or a reason that is no text or too long.
+        MisuseError: No such account, an id or a reason that is no text, or a reason that is too long.
     """
+    checked_run_id(run_id)
+    if not isinstance(tombstone, bool):  # pyright: ignore[reportUnnecessaryIsInstance] - callers err
+        raise MisuseError("`tombstone` is True or False", param="tombstone")
     if by not in get_args(CancelBy):
         raise MisuseError(f"a run is cancelled by one of {', '.join(get_args(CancelBy))}", param="by")
     if reason is not None and not isinstance(reason, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers err

@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from pydantic import Field, model_validator
 
 from remit.contract import LimitRequest, Model
-from remit.errors import InternalError
+from remit.errors import InternalError, MisuseError
 from remit.primitives import Clock, is_run_id
 from remit.runs._hosted_results import (
     COULD_NOT_SETTLE,
@@ -133,8 +133,15 @@ class HostedRun:
             input: What is asked for.
             scope: The caller's; when it ends, the run is stopped.
 
+        Raises:
+            MisuseError: The call itself is wrong: it isn't an input, or not a scope.
+
         Cancellation: as if the scope had ended; the cancel is raised once the run has settled.
         """
+        if not isinstance(input, HostedInput):  # pyright: ignore[reportUnnecessaryIsInstance] - callers err
+            raise MisuseError("a hosted execution takes a HostedInput", param="input")
+        if not isinstance(scope, Scope):  # pyright: ignore[reportUnnecessaryIsInstance] - callers err
+            raise MisuseError("a hosted execution takes a Scope", param="scope")
         execution = _Execution(self._parts, input)
         stop_listening = scope.on_abort(execution.abort)
         try:
