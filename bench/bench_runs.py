@@ -22,6 +22,7 @@ from typing import Any, cast
 
 from openai import AsyncOpenAI
 
+from remit.cli._ready import calm_collector
 from remit.config import Config, load_config
 from remit.contract import RunRequest, RunView
 from remit.host import Host, Run
@@ -53,17 +54,17 @@ class Provider:
     """The provider's process."""
 
     def __init__(self, process: subprocess.Popen[str], said: Mapping[str, str]) -> None:
-        self._process = process
+        self.process = process
         self.base_url = said["base_url"]
         self.api_key = said["api_key"]
 
     def first_since(self) -> float | None:
         """When the first request since the last question came, on the machine's monotonic clock."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())["first"]
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())["first"]
 
 
 @contextmanager
@@ -103,7 +104,7 @@ def make_tree(root: Path, *, files: int) -> Path:
     return root
 
 
-def settings(fake: Provider, root: Path) -> dict[str, Any]:
+def settings(fake: Provider, root: Path, at_once: int = 1_000) -> dict[str, Any]:
     """What stands in the configuration."""
     workspace: dict[str, Any] = {"ref": "app", "root": str(root), "shell": True, "checks": []}
     return {
@@ -117,15 +118,17 @@ def settings(fake: Provider, root: Path) -> dict[str, Any]:
             "reviewed": {"profile": "reviewed", "workspace": "app"},
             "quick": {"profile": "direct", "workspace": "app", "require_evidence": False},
         },
-        "host": {"max_running": 1_000, "max_queued": 1_000},
+        "host": {"max_running": at_once, "max_queued": at_once},
     }
 
 
-def config_for(base: Path, fake: Provider, root: Path) -> Config:
+def config_for(base: Path, fake: Provider, root: Path, *, at_once: int = 1_000) -> Config:
     """The settings in force."""
     environment = {"HOME": str(base / "home"), "PATH": os.environ["PATH"], "FAKE_KEY": fake.api_key}
     (base / "home").mkdir(exist_ok=True)
-    return load_config(environment=environment, folder=base, overrides=settings(fake, root)).as_owner()
+    return load_config(
+        environment=environment, folder=base, overrides=settings(fake, root, at_once)
+    ).as_owner()
 
 
 def request(**fields: Any) -> RunRequest:
@@ -342,6 +345,7 @@ async def measure(base: Path, fake: Provider, wanted: set[str]) -> bool:
 
 def main() -> int:
     """1 when a budget was passed. Arguments name parts: cpu cancel rate first large."""
+    calm_collector()  # as the command line does
     wanted = set(sys.argv[1:]) or {"cpu", "cancel", "rate", "first", "large"}
     with tempfile.TemporaryDirectory(prefix="remit-bench-") as folder, provider() as fake:
         return 0 if asyncio.run(measure(Path(folder).resolve(), fake, wanted)) else 1

@@ -17,6 +17,7 @@ from typing import Any, Final
 from remit.api import LOOPBACK_NAMES, ServedHost
 from remit.cli._first_key import FirstKey, ensure_first_key
 from remit.cli._place import folder_named, start_folder
+from remit.cli._ready import raise_file_limit
 from remit.cli._signals import Signals
 from remit.cli._words import say
 from remit.config import Config, find_repository_root, load_config, with_default_model
@@ -54,6 +55,7 @@ def run_server(options: ServeOptions) -> int:
     config = _settings(options)
     certificate = _certificate(config)
     _refuse_open_door(config, has_tls=certificate is not None)
+    raise_file_limit()
     with take_serve_lock(config.make_data()):
         return asyncio.run(_Serving(config, certificate).run())
 
