@@ -14,6 +14,8 @@ from remit.primitives import Clock
 MAX_RETRIES = 4
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 32.0
+_DOUBLINGS = 5
+"""From the first pause to the longest."""
 LONGEST_ASKED_S = 3_600.0
 """What a provider asks for beyond this isn't waited for, even where nothing else bounds the run."""
 _RESET_HEADER = re.compile(
@@ -33,7 +35,8 @@ Jitter = Callable[[], float]
 
 def backoff_s(failures: int, jitter: Jitter) -> float:
     """Our own pause after so many failures: 1 s x 2^n up to 32 s, shortened by up to a quarter."""
-    full = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** (failures - 1))
+    # Bounded before the power: a member that fails for thousands of runs would overflow it.
+    full = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(failures - 1, _DOUBLINGS))
     return full * (1 - jitter() / 4)
 
 
