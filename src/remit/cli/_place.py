@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,14 @@ def _needs_default(config: Config, request: RunRequest) -> bool:
         if (wish is None or wish.model is None) and bound.model is None and bound.pool in (None, "default"):
             return "default" not in config.pools
     return False
+
+
+def kinds_asked(config: Config, request: RunRequest) -> frozenset[str]:
+    """The kinds of provider that the run will ask, as far as the settings tell; admission says the rest."""
+    with suppress(ConfigError):
+        tables = [config.find_provider(model.partition(":")[0]) for model in models_of(config, request)]
+        return frozenset(table.kind for table in tables if table is not None)
+    return frozenset()
 
 
 def find_binding(config: Config, request: RunRequest) -> Binding | None:

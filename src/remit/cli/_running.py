@@ -13,7 +13,7 @@ from remit.cli._asking import build_request, with_wider_cap
 from remit.cli._deciding import can_ask, decide, is_undecided
 from remit.cli._driving import Driver, Outcome
 from remit.cli._patching import deliver_here
-from remit.cli._place import Place, find_binding, find_place, require_usable, with_model
+from remit.cli._place import Place, find_binding, find_place, kinds_asked, require_usable, with_model
 from remit.cli._progress import logging_to, make_progress
 from remit.cli._prompt import read_prompt
 from remit.cli._report import print_report
@@ -24,6 +24,7 @@ from remit.cli._words import plain, say
 from remit.contract import RunRequest
 from remit.events import Event
 from remit.host import ByHand
+from remit.models import loading_early
 from remit.primitives import SystemClock
 
 
@@ -51,7 +52,7 @@ def execute(options: RunOptions) -> int:
 
     driver = Driver(place, request, progress=progress, door_delivery="patch" if asks else "apply")
     driver.on_event = on_event
-    with logging_to(progress), progress:
+    with loading_early(kinds_asked(place.config, request)), logging_to(progress), progress:
         outcome = asyncio.run(driver.drive())
     if outcome.view is None:
         say("stopped before the run began: nothing was started")

@@ -9,6 +9,7 @@ from remit.models._catalog import (
     takes_images,
 )
 from remit.models._codec import message_from_json, message_to_json
+from remit.models._early import loading_early
 from remit.models._estimate import estimate_input_tokens, estimate_text_tokens
 from remit.models._messages import (
     AssistantBlock,
@@ -82,6 +83,7 @@ __all__ = [
     "estimate_text_tokens",
     "known_max_output",
     "known_window",
+    "loading_early",
     "message_from_json",
     "message_role",
     "message_to_json",

@@ -7,6 +7,7 @@ otherwise lie between the start of a run's clock and its first request.
 from __future__ import annotations
 
 import asyncio
+import threading
 from datetime import UTC, datetime
 from functools import cache
 
@@ -28,10 +29,17 @@ from remit.models._port import ModelRequest
 from remit.models._settings import ProviderSettings
 from remit.primitives import Secret
 
+_warming = threading.Lock()
+
+
+def warm_up() -> None:
+    """Play one exchange, once a process; for a thread. Whoever else asks meanwhile waits for it."""
+    with _warming:
+        _warm_up_once()
+
 
 @cache
-def warm_up() -> None:
-    """Play one exchange, once a process; for a thread."""
+def _warm_up_once() -> None:
     asyncio.run(_play_one())
 
 

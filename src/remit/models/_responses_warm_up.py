@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -22,9 +23,17 @@ from remit.primitives import Secret
 __all__ = ["ResponsesSdk", "warm_up"]
 
 
-@cache
+_warming = threading.Lock()
+
+
 def warm_up() -> None:
-    """Play one exchange, once a process; for a thread."""
+    """Play one exchange, once a process; for a thread. Whoever else asks meanwhile waits for it."""
+    with _warming:
+        _warm_up_once()
+
+
+@cache
+def _warm_up_once() -> None:
     asyncio.run(_play_one())
 
 
