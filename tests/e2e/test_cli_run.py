@@ -65,7 +65,7 @@ def test_a_record_for_each_event(line: CommandLine) -> None:
 
 
 def test_a_patch_only(line: CommandLine) -> None:
-    """Nothing changes until the patch is applied by hand; undo takes it back to the byte."""
+    """Nothing changes until the patch is applied by hand; undo takes it back to the byte; the run says both."""
     assert line.run("run", "fix it", "--patch-only").returncode == 0
     assert line.read() == BROKEN
     run = line.newest()["id"]
@@ -74,20 +74,27 @@ def test_a_patch_only(line: CommandLine) -> None:
     git(line.repository, "apply", "--check", "-", stdin=patch.encode())
     assert line.run("patch", run, "--apply").returncode == 0
     assert line.read() == FIXED
+    assert line.newest()["delivery"] == {"mode": "apply", "status": "delivered", "ref": None}
     assert line.run("patch", run, "--apply").returncode == 0
     assert line.run("undo", run).returncode == 0
     assert line.read() == BROKEN
+    assert line.newest()["delivery"] == {"mode": "patch", "status": "delivered", "ref": None}
+    assert json.loads(line.run("show", run, "--json").stdout) == line.newest()
     assert line.run("undo", run).returncode == 2
 
 
 def test_an_undo_never_overwrites(line: CommandLine) -> None:
-    """What was edited since stays: nothing is taken back, exit 2."""
+    """What was edited since stays: nothing is taken back, exit 2; once it can be, the run says so."""
     line.run("run", "fix it")
     edited = FIXED + "# mine\n"
     (line.repository / "doubling.py").write_text(edited)
     done = line.run("undo", line.newest()["id"])
     assert (done.returncode, "doubling.py" in done.stderr) == (2, True)
     assert line.read() == edited
+    assert line.newest()["delivery"]["status"] == "delivered"
+    (line.repository / "doubling.py").write_text(FIXED)
+    assert line.run("undo", line.newest()["id"]).returncode == 0
+    assert line.newest()["delivery"] == {"mode": "patch", "status": "delivered", "ref": None}
 
 
 def test_a_patch_applied_to_changed_files_is_a_conflict(line: CommandLine) -> None:
@@ -97,6 +104,7 @@ def test_a_patch_applied_to_changed_files_is_a_conflict(line: CommandLine) -> No
     done = line.run("patch", line.newest()["id"], "--apply")
     assert (done.returncode, "doubling.py" in done.stderr) == (1, True)
     assert line.read() == "mine\n"
+    assert line.newest()["delivery"] == {"mode": "apply", "status": "conflict", "ref": None}
 
 
 def test_what_nobody_reviewed_is_applied_only_when_asked(line: CommandLine) -> None:

@@ -103,7 +103,7 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         if not self._head_bytes:
             self.transport.close()  # nothing was begun
-        elif self.cycle is None or self.cycle.response_complete:  # pyright: ignore[reportUnnecessaryComparison]
+        elif self.cycle is None or self.cycle.response_complete:  # pyright: ignore[reportUnnecessaryComparison] - uvicorn sets it from elsewhere
             self._refuse(408, "too_slow", "the request's head didn't come in time")
 
     # ---- slow readers
@@ -158,7 +158,7 @@ class BoundedProtocol(HttpToolsProtocol):
             "connection: close\r\n\r\n"
         )
         self._refused = True
-        if self.cycle is None or self.cycle.response_complete:  # pyright: ignore[reportUnnecessaryComparison]
+        if self.cycle is None or self.cycle.response_complete:  # pyright: ignore[reportUnnecessaryComparison] - uvicorn sets it from elsewhere
             self.transport.write(head.encode("ascii") + body)
             if self.transport.can_write_eof():
                 # Closed at once, with bytes unread, the kernel would take the answer away from its reader.

@@ -34,7 +34,7 @@ from remit.contract import (
 from remit.errors import NotFound, PreconditionFailed
 from remit.primitives import clean_text
 from remit.requests import parse_request
-from remit.runs import StoredRun, Tombstone, with_newest_delivery
+from remit.runs import StoredRun, Tombstone, read_newest_view
 
 MAX_WAIT_MS = 3_600_000
 MAX_PAGE = 500
@@ -152,11 +152,16 @@ async def _list(call: Call) -> Answer:
         after=query.cursor,
         limit=query.limit,
     )
-    return json_answer(RunPage(data=tuple(run.view for run in runs), next_cursor=cursor))
+    views = [await _newest(call, run.view) for run in runs]
+    return json_answer(RunPage(data=tuple(views), next_cursor=cursor))
+
+
+async def _newest(call: Call, view: RunView) -> RunView:
+    return await read_newest_view(call.host.store, view, tenant=call.tenant)
 
 
 async def _read(call: Call) -> Answer:
-    return json_answer(await _with_newest_delivery(call, (await get_run(call)).view))
+    return json_answer(await _newest(call, (await get_run(call)).view))
 
 
 # ---- stop
@@ -244,13 +249,6 @@ async def _discard(call: Call) -> Answer:
     stored = await get_run(call)
     delivery = await call.host.discard(stored, caller=call.caller)
     return json_answer(Delivered(run=end_of(await _view_of(call, stored.view.id)), delivery=delivery))
-
-
-async def _with_newest_delivery(call: Call, view: RunView) -> RunView:
-    """The run, with what was done with its patch by hand since it ended."""
-    if not view.status.ended or view.patch is None:
-        return view
-    return with_newest_delivery(view, await call.host.store.read_history(view.id, tenant=call.tenant))
 
 
 async def read_patch(call: Call) -> Answer:

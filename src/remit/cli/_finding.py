@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from typing import Protocol
 
 from remit.config import data_folder
 from remit.errors import InvalidRequest, NotFound
 from remit.events import Artifact, Event
-from remit.runs import AttemptRow, HistoryEntry, StoredRun
+from remit.runs import AttemptRow, HistoryEntry, StoredRun, may_be_delivered_later, with_newest_delivery
 from remit.storage import StoreReader
 
 _SHORTEST_PREFIX = 6
@@ -88,8 +89,15 @@ def find_run(reader: RunReader | None, wanted: str | None) -> StoredRun:
         runs, _ = reader.list_runs(limit=1)
         if not runs:
             raise NotFound("there are no runs yet; `remit run` or `remit demo` makes one")
-        return runs[0]
-    return reader.find_run(wanted) or _by_prefix(reader, wanted)
+        return newest(reader, runs[0])
+    return newest(reader, reader.find_run(wanted) or _by_prefix(reader, wanted))
+
+
+def newest(reader: RunReader, run: StoredRun) -> StoredRun:
+    """The run, with what was done with its patch by hand since it ended."""
+    if not may_be_delivered_later(run.view):
+        return run
+    return replace(run, view=with_newest_delivery(run.view, reader.read_history(run.view.id)))
 
 
 def _by_prefix(reader: RunReader, wanted: str) -> StoredRun:

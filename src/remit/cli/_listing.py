@@ -8,7 +8,7 @@ from datetime import datetime
 
 from rich.text import Text
 
-from remit.cli._finding import RunReader, open_reader
+from remit.cli._finding import RunReader, newest, open_reader
 from remit.cli._formats import between_ms, delivery_words, duration, money
 from remit.cli._screen import Results, console_on
 from remit.cli._words import one_line, say
@@ -84,14 +84,14 @@ def _runs(reader: RunReader, *, show_all: bool) -> Iterator[StoredRun]:
         cursor: str | None = None
         while True:
             page, cursor = reader.list_runs(after=cursor, limit=_PAGE)
-            yield from page
+            yield from (newest(reader, run) for run in page)
             if cursor is None:
                 return
     recent, _ = reader.list_runs(limit=_RECENT)
     running, _ = reader.list_runs(statuses=_UNFINISHED, limit=_PAGE)
     known = {run.view.id for run in recent}
     yield from (run for run in running if run.view.id not in known)
-    yield from recent
+    yield from (newest(reader, run) for run in recent)
 
 
 def _cells(run: StoredRun, *, is_alive: bool, now: datetime) -> Iterator[Text]:

@@ -102,7 +102,7 @@ class Steady:
 def console_on(stream: TextIO, *, environment: Mapping[str, str] = os.environ) -> Console:
     """A console that respects NO_COLOR, TERM, COLUMNS; text that isn't ours is never taken for markup."""
     with contextlib.suppress(AttributeError, ValueError, OSError):  # it flushes what is there
-        stream.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+        stream.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType] - text streams have it
     is_terminal = is_a_terminal(stream)
     columns = environment.get("COLUMNS", "")
     width = int(columns) if columns.isdigit() and int(columns) > 0 else None

@@ -119,7 +119,7 @@ class TrustStore:
             value = load_json(self._file.read_bytes())
         except (OSError, StrictJsonError):
             return {}
-        return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+        return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType] - what we wrote
 
 
 def _hash(text: bytes) -> str:

@@ -39,6 +39,7 @@ from remit.runs import (
     TurnStart,
     TurnStarted,
     despite_cancel,
+    read_newest_view,
     split_request,
     sweep_dead_runs,
 )
@@ -305,8 +306,9 @@ class Host:
 
     async def find_run(self, run_id: str) -> RunView | None:
         """A run as it stands now; None when there is none of that id."""
-        stored = await self._open_parts.store.find_run(checked_run_id(run_id))
-        return stored.view if stored is not None else None
+        store = self._open_parts.store
+        stored = await store.find_run(checked_run_id(run_id))
+        return await read_newest_view(store, stored.view) if stored is not None else None
 
     def open_run(self, run_id: str) -> Run:
         """The handle of a run that was started before. Nothing is looked up: `get_run` does."""

@@ -27,6 +27,7 @@ from remit.runs import (
     RunDriver,
     RunStore,
     TurnStop,
+    read_newest_view,
     tell_run,
 )
 
@@ -97,7 +98,7 @@ class Run:
         stored = await self._reach().store.find_run(self.id)
         if stored is None:
             raise NotFound(f"no run `{self.id}`", run_id=self.id)
-        return stored.view
+        return await read_newest_view(self._reach().store, stored.view)
 
     async def ended(self) -> RunView:
         """The run as it ended, however it ended. Cancellation: the wait just ends; the run goes on.

@@ -191,7 +191,7 @@ def _make_client(settings: ProviderSettings, transport: ObservingTransport) -> A
     # What the SDK found in ANTHROPIC_CUSTOM_HEADERS and ANTHROPIC_AUTH_TOKEN is the user's own, and isn't
     # for whichever provider stands in the configuration.
     client.auth_token = None
-    client._custom_headers = headers  # pyright: ignore[reportPrivateUsage]
+    client._custom_headers = headers  # pyright: ignore[reportPrivateUsage] - no public way
     return client
 
 

@@ -179,7 +179,7 @@ def make_openai_client(settings: ProviderSettings, transport: ObservingTransport
     # the user's own, and isn't for whichever provider stands in the configuration.
     client.organization, client.project = settings.organization, settings.project
     client.admin_api_key = None
-    client._custom_headers = headers  # pyright: ignore[reportPrivateUsage]
+    client._custom_headers = headers  # pyright: ignore[reportPrivateUsage] - no public way
     return client
 
 

@@ -158,7 +158,7 @@ def _switch(value: Any) -> str | None:
 
 
 def _stop_texts(value: Any) -> str | None:
-    items: list[Any] = list(value) if isinstance(value, (list, tuple)) else [value]  # pyright: ignore[reportUnknownArgumentType]
+    items: list[Any] = list(value) if isinstance(value, (list, tuple)) else [value]  # pyright: ignore[reportUnknownArgumentType] - a caller's JSON
     fits = 1 <= len(items) <= 4 and all(isinstance(item, str) and item for item in items)
     return None if fits else "a text, or one to four of them"
 

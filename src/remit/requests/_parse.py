@@ -75,9 +75,9 @@ class _Cleaner:
         if isinstance(value, float) and not math.isfinite(value):
             raise InvalidRequest(f"`{where}` holds a number that isn't finite", param=where)
         if isinstance(value, Mapping):
-            return self._clean_mapping(value, where, depth)  # pyright: ignore[reportUnknownArgumentType]
+            return self._clean_mapping(value, where, depth)  # pyright: ignore[reportUnknownArgumentType] - a caller's JSON
         if isinstance(value, list | tuple):
-            return [self.clean(item, f"{where}.{index}", depth + 1) for index, item in enumerate(value)]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+            return [self.clean(item, f"{where}.{index}", depth + 1) for index, item in enumerate(value)]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType] - a caller's JSON
         return value
 
     def _clean_mapping(self, value: Mapping[Any, Any], where: str, depth: int) -> dict[str, Any]:
@@ -210,10 +210,10 @@ def _check_json_value(value: Any, param: str, depth: int) -> None:
     if isinstance(value, Mapping | list) and depth > MAX_METADATA_DEPTH:
         raise InvalidRequest(f"`{param}` nests deeper than {MAX_METADATA_DEPTH}", param=param)
     if isinstance(value, Mapping):
-        for key, item in value.items():  # pyright: ignore[reportUnknownVariableType]
+        for key, item in value.items():  # pyright: ignore[reportUnknownVariableType] - a caller's JSON
             _check_json_value(item, f"{param}.{key}", depth + 1)
     elif isinstance(value, list):
-        for index, item in enumerate(value):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        for index, item in enumerate(value):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - a caller's JSON
             _check_json_value(item, f"{param}.{index}", depth + 1)
     elif isinstance(value, int) and abs(value) > _LARGEST_EXACT:
         raise InvalidRequest(f"`{param}` is an integer of more than 64 bits", param=param)

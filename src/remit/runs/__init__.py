@@ -1,5 +1,6 @@
 """Where a run is and what is next: its status table, supervisor, settlement, and the ports it needs."""
 
+from remit.runs._by_hand import may_be_delivered_later, read_newest_view
 from remit.runs._context import RunContext, RunTimes
 from remit.runs._control import CancelAsked, CancelBy, RunControl
 from remit.runs._deadlines import StageClock, queue_terminal, stage_clock, wall_clock_terminal
@@ -139,11 +140,13 @@ __all__ = [
     "fold_payload",
     "id_of_name",
     "join_request",
+    "may_be_delivered_later",
     "name_in_host",
     "name_outside",
     "newest_delivery",
     "next_status",
     "queue_terminal",
+    "read_newest_view",
     "refuse_later",
     "salvage_checkout",
     "snapshot_of",

@@ -93,8 +93,8 @@ def _reason(error: BaseException) -> str:
 
 def _leaf(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]  # pyright: ignore[reportUnknownVariableType,reportUnknownMemberType]
-    return error  # pyright: ignore[reportUnknownVariableType]
+        error = error.exceptions[0]  # pyright: ignore[reportUnknownVariableType,reportUnknownMemberType] - groups of any errors
+    return error  # pyright: ignore[reportUnknownVariableType] - groups of any errors
 
 
 async def _prepare_node(context: RunContext, journal: RunJournal, work: RunWork) -> Prepared | None:

@@ -175,7 +175,7 @@ class ReadingRules:
         await store.append("run_2", run.generation, [stage_started("work-1", RunStatus.WORKING)])
 
         async def ids(**wanted: object) -> list[str]:
-            page, _ = await store.list_runs(**wanted)  # type: ignore[arg-type]
+            page, _ = await store.list_runs(**wanted)  # type: ignore[arg-type] - a table of cases
             return [run.view.id for run in page]
 
         assert await ids(statuses=["working"]) == ["run_2"]
