@@ -65,7 +65,7 @@ def test_a_record_for_each_event(line: CommandLine) -> None:
 
 
 def test_a_patch_only(line: CommandLine) -> None:
-    """Nothing changes until the patch is applied by hand; undo takes it back to the byte; the run says both."""
+    """Nothing changes until the patch is applied by hand; undo takes it back; the run says both."""
     assert line.run("run", "fix it", "--patch-only").returncode == 0
     assert line.read() == BROKEN
     run = line.newest()["id"]

@@ -381,3 +381,13 @@ async def test_every_command_ends_with_the_checkout(tmp_path: Path) -> None:
             assert processes_with(number) == []
         assert running.result().status == "cancelled"
         assert os.listdir(here.data / "checkouts") == []
+
+
+async def test_a_command_holds_nothing_of_its_gate(tmp_path: Path) -> None:
+    """R2, R58: init holds both ends of its gate, so a keeper's death never opens it; the command none."""
+    async with place(tmp_path) as here:
+        checkout = await here.open()
+        seen = await run(
+            checkout, "for fd in /proc/self/fd/*; do readlink $fd; done; ls /proc/self/fd | wc -l"
+        )
+        assert seen.text.splitlines()[-1] == "4", seen.text  # stdin, stdout, stderr, and the listing's own
