@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -288,3 +291,28 @@ def test_remits_own_environment_is_not_taken_for_the_workspaces(layout: Layout) 
     layout.environment(layout.root / ".venv", interpreter=base)
     found = layout.find(VIRTUAL_ENV=sys.prefix)
     assert found.environment["VIRTUAL_ENV"] == str(layout.root / ".venv")
+
+
+def test_folders_that_cant_be_read_are_left_out(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R55: PATH and the like may name another user's folders, as after `su`: they are no reason to fail."""
+    closed = layout.base / "closed"
+    names = ("bin", "shims", "venv", "jdk", "cargo", "nvm", "pyenv", "conda")
+    for name in names:
+        (closed / name).mkdir(parents=True)
+
+    def guarded(inner: Callable[..., Any]) -> Callable[..., Any]:
+        def ask(path: Any = ".", *others: Any, **named: Any) -> Any:
+            if isinstance(path, str | os.PathLike) and Path(path).is_relative_to(closed):
+                raise PermissionError(errno.EACCES, "Permission denied", str(path))
+            return inner(path, *others, **named)
+
+        return ask
+
+    for name in ("stat", "lstat", "listdir", "scandir"):
+        monkeypatch.setattr(os, name, guarded(getattr(os, name)))
+    variables = ("VIRTUAL_ENV", "JAVA_HOME", "CARGO_HOME", "NVM_DIR", "PYENV_ROOT", "CONDA_PREFIX")
+    where = dict(zip(variables, ("venv", "jdk", "cargo", "nvm", "pyenv", "conda"), strict=True))
+    found = layout.find(
+        closed / "bin", closed / "shims", **{name: str(closed / folder) for name, folder in where.items()}
+    )
+    assert not [item for item in found.items if item.folder.is_relative_to(closed)]

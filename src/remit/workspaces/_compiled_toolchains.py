@@ -31,7 +31,7 @@ def _folder(environ: Mapping[str, str], name: str, default: Path) -> Path:
 
 def _names(folder: Path) -> list[str]:
     try:
-        return sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
+        return sorted(entry.name for entry in folder.iterdir() if os.path.isdir(entry))
     except OSError:
         return []
 
@@ -46,7 +46,7 @@ def find_rust(shelf: Shelf, *, environ: Mapping[str, str], folders: Sequence[Pat
     # A link is a toolchain of one's own (`rustup toolchain link`); it is shown where it leads, too.
     if name is not None and shelf.show(toolchains / name, kind="rust", why=f"rustup, {name}"):
         shelf.add_to_path(toolchains / name / "bin")
-    if (cargo / "bin").is_dir() and shelf.show(cargo / "bin", kind="rust", why="cargo's own programs"):
+    if os.path.isdir(cargo / "bin") and shelf.show(cargo / "bin", kind="rust", why="cargo's own programs"):
         shelf.add_to_path(cargo / "bin")
     # Never `.cargo` itself: credentials and a configuration with tokens lie in it.
     for part in ("registry", "git"):
@@ -85,7 +85,11 @@ def find_go(shelf: Shelf, *, environ: Mapping[str, str], folders: Sequence[Path]
 
 
 def _is_go(folder: Path) -> bool:
-    return (folder / "bin" / "go").is_file() and (folder / "VERSION").is_file() and (folder / "src").is_dir()
+    return (
+        os.path.isfile(folder / "bin" / "go")
+        and os.path.isfile(folder / "VERSION")
+        and os.path.isdir(folder / "src")
+    )
 
 
 def find_java(shelf: Shelf, *, environ: Mapping[str, str], folders: Sequence[Path]) -> None:
@@ -95,7 +99,9 @@ def find_java(shelf: Shelf, *, environ: Mapping[str, str], folders: Sequence[Pat
     wanted = has_marks(shelf.root, _JAVA_MARKS)
     if wanted or any(folder.is_relative_to(sdkman) for folder in folders):
         _show_sdkman(shelf, sdkman)
-    stated = "JAVA_HOME" not in shelf.environment and home.startswith("/") and Path(home, "bin").is_dir()
+    stated = (
+        "JAVA_HOME" not in shelf.environment and home.startswith("/") and os.path.isdir(Path(home, "bin"))
+    )
     if stated and shelf.show(Path(home), kind="java", why="JAVA_HOME"):
         shelf.environment["JAVA_HOME"] = home
         shelf.add_to_path(Path(home, "bin"))
@@ -120,7 +126,7 @@ def _show_sdkman(shelf: Shelf, candidates: Path) -> None:
         chosen = choose_version(_names(folder), pinned[name]) if name in pinned else "current"
         installation = folder / (chosen or "current")
         real = Path(os.path.realpath(installation))
-        if not real.is_relative_to(os.path.realpath(candidates)) or not (real / "bin").is_dir():
+        if not real.is_relative_to(os.path.realpath(candidates)) or not os.path.isdir(real / "bin"):
             continue
         if shelf.show(installation, kind="java", why=f"SDKMAN, {name} {real.name}"):
             shelf.add_to_path(installation / "bin")

@@ -112,7 +112,7 @@ def _choose(folder: Path, wanted: str) -> str | None:
 
 def _names(folder: Path) -> list[str]:
     try:
-        return sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
+        return sorted(entry.name for entry in folder.iterdir() if os.path.isdir(entry))
     except OSError:
         return []
 

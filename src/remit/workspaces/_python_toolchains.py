@@ -45,7 +45,7 @@ def find_python(
 
 def show_pyenv_folder(shelf: Shelf, folder: Path, *, environ: Mapping[str, str]) -> bool:
     """Shows what pyenv's shims on PATH stand for; whether it is that folder."""
-    if folder.name != "shims" or not (folder.parent / "versions").is_dir():
+    if folder.name != "shims" or not os.path.isdir(folder.parent / "versions"):
         return False
     _show_pyenv(shelf, folder.parent, environ)
     return True
@@ -70,7 +70,7 @@ def _environments(
     seen: set[Path] = set()
     for folder, why in _candidates(shelf, environ, folders, executables):
         real = Path(os.path.realpath(folder))
-        if real not in seen and (folder / "pyvenv.cfg").is_file():
+        if real not in seen and os.path.isfile(folder / "pyvenv.cfg"):
             seen.add(real)
             yield folder, why
 
@@ -136,7 +136,7 @@ def _show_interpreter(shelf: Shelf, home: Path, *, why: str) -> None:
         installation = target.parent.parent if target.parent.name in ("bin", "lib", "lib64") else target
         if _is_python_prefix(installation):
             shelf.show(installation, kind="interpreter", why=f"{part} leads there")
-        elif target.is_dir():
+        elif os.path.isdir(target):
             shelf.show(target, kind="interpreter", why=f"{part} leads there")
 
 
@@ -174,7 +174,7 @@ def _editable_targets(environment: Path) -> set[Path]:
         for number, entry in enumerate(sorted(site.glob("*.dist-info/direct_url.json"))):
             if number < _MAX_FILES:
                 found |= _folder_of(_read(entry))
-    return {Path(os.path.realpath(path)) for path in found if path.is_dir()}
+    return {Path(os.path.realpath(path)) for path in found if os.path.isdir(path)}
 
 
 def _paths_in(text: str) -> set[Path]:
@@ -201,7 +201,7 @@ def _show_pyenv(shelf: Shelf, pyenv: Path, environ: Mapping[str, str]) -> None:
     """Shows the versions in use instead of the shims, which need the whole of pyenv and cost time."""
     for version in _pyenv_versions(shelf.root, pyenv, environ):
         folder = pyenv / "versions" / version
-        if (folder / "pyvenv.cfg").is_file():
+        if os.path.isfile(folder / "pyvenv.cfg"):
             _show_environment(shelf, folder, why=f"pyenv version {version}")
         elif not shelf.show(folder, kind="pyenv", why=f"pyenv version {version}"):
             continue
@@ -214,7 +214,7 @@ def _pyenv_versions(root: Path, pyenv: Path, environ: Mapping[str, str]) -> list
         stated = stated or _read(folder / ".python-version")
     stated = stated or _read(pyenv / "version")
     wanted = [line.strip() for line in stated.splitlines() if _VERSION.match(line.strip())]
-    installed = sorted(entry.name for entry in (pyenv / "versions").iterdir() if entry.is_dir())
+    installed = [entry.name for entry in _entries(pyenv / "versions") if os.path.isdir(entry)]
     found: list[str] = []
     for name in wanted:
         exact = [version for version in installed if version == name]
@@ -231,7 +231,7 @@ def _by_number(version: str) -> tuple[int, ...]:
 def _show_conda(shelf: Shelf, environ: Mapping[str, str]) -> None:
     """Shows the active environment of conda or mamba, else the one that the project names."""
     for folder, why in _conda_environments(shelf, environ):
-        if not folder.is_absolute() or not (folder / "conda-meta").is_dir():
+        if not folder.is_absolute() or not os.path.isdir(folder / "conda-meta"):
             continue
         if shelf.show(folder, kind="conda", why=why):
             shelf.add_to_path(folder / "bin")
@@ -263,7 +263,7 @@ def _conda_roots(shelf: Shelf, environ: Mapping[str, str]) -> Iterator[Path]:
 
 def show_path_folder(shelf: Shelf, folder: Path, *, why: str) -> None:
     """Shows a folder of programs, with the installation around it where that is plainly one of its own."""
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         return
     prefix = folder.parent
     whole = folder.name in ("bin", "sbin", "Scripts") and not _is_shared(shelf, prefix)
@@ -290,18 +290,18 @@ def _is_installation(shelf: Shelf, prefix: Path) -> bool:
     # In a home folder only what is known to be an installation; elsewhere what looks like one.
     if prefix.is_relative_to(shelf.home):
         return False
-    return any((prefix / name).is_dir() for name in ("lib", "lib64", "libexec", "share", "include"))
+    return any(os.path.isdir(prefix / name) for name in ("lib", "lib64", "libexec", "share", "include"))
 
 
 def _show_link_targets(shelf: Shelf, folder: Path) -> None:
     """`~/.local/bin` holds links to programs in environments of their own (pipx, uv): show those."""
-    for number, entry in enumerate(sorted(folder.iterdir())):
+    for number, entry in enumerate(_entries(folder)):
         if number >= _MAX_FILES:
             return
         if not entry.is_symlink():
             continue
         environment = Path(os.path.realpath(entry)).parent.parent
-        if (environment / "pyvenv.cfg").is_file() and environment != Path(sys.prefix):
+        if os.path.isfile(environment / "pyvenv.cfg") and environment != Path(sys.prefix):
             _show_environment(shelf, environment, why=f"{entry} leads there")
 
 
@@ -313,8 +313,16 @@ def _show_user_site(shelf: Shelf) -> None:
 def _read(path: Path) -> str:
     """A small text file; empty when it isn't one, or can't be read."""
     try:
-        if not path.is_file() or path.stat().st_size > _MAX_FILE_BYTES:
+        if not os.path.isfile(path) or path.stat().st_size > _MAX_FILE_BYTES:
             return ""
         return path.read_text("utf-8", "replace")
     except OSError:
         return ""
+
+
+def _entries(folder: Path) -> list[Path]:
+    """What lies in a folder, by name; nothing where it can't be read: PATH may name another user's."""
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []

@@ -107,7 +107,7 @@ class Shelf:
         Returns:
             Whether commands can see it: also true for a part of the system or of the tree.
         """
-        if not folder.is_dir():
+        if not os.path.isdir(folder):
             return False
         seen = True
         for path in dict.fromkeys((folder, Path(os.path.realpath(folder)))):
@@ -125,7 +125,7 @@ class Shelf:
 
     def show_cache(self, folder: Path, *, why: str) -> None:
         """Shows a folder of downloads: copy-on-write inside the home folder, read-only elsewhere."""
-        if not folder.is_dir() or folder.is_symlink() or self._is_visible(folder):
+        if not os.path.isdir(folder) or folder.is_symlink() or self._is_visible(folder):
             return
         inside = folder.is_relative_to(self.home) and folder == Path(os.path.realpath(folder))
         if self.show(folder, kind="cache", why=why) and inside:

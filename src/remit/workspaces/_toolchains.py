@@ -56,7 +56,9 @@ def find_toolchains(
         _find_all(shelf, environ=environ, executables=executables)
     elif wanted != "none":
         for folder in wanted:
-            show_path_folder(shelf, folder / "bin" if (folder / "bin").is_dir() else folder, why="toolchains")
+            show_path_folder(
+                shelf, folder / "bin" if os.path.isdir(folder / "bin") else folder, why="toolchains"
+            )
     return shelf.result()
 
 
@@ -75,8 +77,8 @@ def _find_all(shelf: Shelf, *, environ: Mapping[str, str], executables: Sequence
             continue
         if not any(folder.is_relative_to(part) for part in SYSTEM_FOLDERS):
             show_path_folder(shelf, folder, why="on PATH")
-        elif (
-            str(folder) not in SYSTEM_PATH and folder.is_dir()
+        elif str(folder) not in SYSTEM_PATH and os.path.isdir(
+            folder
         ):  # such as /usr/local/go/bin, which no sandbox has in PATH by itself
             shelf.add_to_path(folder)
     finish_python(shelf)
