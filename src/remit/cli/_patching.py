@@ -139,7 +139,6 @@ def _tell(view: RunView, root: Path, outcome: Outcome) -> int:
             say(f"nothing was delivered: {one_line(outcome.why)}")
             return NAME_TAKEN
         case "conflict":
-            _log(view, "delivery.conflict", {"mode": "apply", "by": "hand", "unreviewed": unreviewed})
             say(f"nothing was applied: changed meanwhile: {_named(outcome.paths)}")
             return 1
         case "refused":
