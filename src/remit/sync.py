@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from remit.config import Config
-from remit.contract import RunRequest, RunView
+from remit.contract import Delivery, DryRun, RunRequest, RunView
 from remit.errors import InternalError, MisuseError
 from remit.events import Event
 from remit.host import CancelOutcome, Host, HostStatus, OnEvent, Run, check_length
@@ -145,6 +145,10 @@ class SyncHost:
             )
         )
         return SyncRun(self, run)
+
+    def dry_run(self, request: RunRequest | Mapping[str, Any]) -> DryRun:
+        """See `remit.Host.dry_run`."""
+        return self._wait(lambda: self._host.dry_run(request))
 
     def run(
         self,
@@ -343,6 +347,18 @@ class SyncRun:
     def cancel(self, *, by: CancelBy = "caller", reason: str | None = None) -> CancelOutcome:
         """See `remit.Run.cancel`."""
         return self._host._wait(lambda: self._run.cancel(by=by, reason=reason))  # pyright: ignore[reportPrivateUsage] - one module
+
+    def deliver(
+        self, *, branch: str | None = None, unreviewed: bool = False, allow_protected: bool = False
+    ) -> Delivery:
+        """See `remit.Run.deliver`."""
+        return self._host._wait(  # pyright: ignore[reportPrivateUsage] - one module
+            lambda: self._run.deliver(branch=branch, unreviewed=unreviewed, allow_protected=allow_protected)
+        )
+
+    def discard(self) -> Delivery:
+        """See `remit.Run.discard`."""
+        return self._host._wait(self._run.discard)  # pyright: ignore[reportPrivateUsage] - one module
 
     def cancel_nowait(self, *, by: CancelBy = "caller", reason: str | None = None) -> bool:
         """See `remit.Run.cancel_nowait`. A callback may call it, too."""

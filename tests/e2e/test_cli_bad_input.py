@@ -35,7 +35,7 @@ def refused(done: subprocess.CompletedProcess[str], *words: str, code: int = 2) 
 
 TYPED: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "unknown command": (("rnu", "x"), ("rnu", "--help")),
-    "unknown flag": (("run", "x", "--dry-run"), ("--dry-run", "remit run --help")),
+    "unknown flag": (("run", "x", "--dry-rum"), ("--dry-rum", "remit run --help")),
     "no prompt": (("run",), ("say what is to be done",)),
     "empty prompt": (("run", ""), ("empty",)),
     "blank prompt": (("run", " \n\t "), ("empty",)),

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from remit.admission import Admitted, Binding, Caller
-from remit.contract import ApiKey, CancelReceipt, Delivery, RunView, WorkKind
+from remit.admission import Binding, Caller
+from remit.contract import ApiKey, CancelReceipt, Delivery, DryRun, RunView, WorkKind
 from remit.models import PoolSettings
 from remit.primitives import Clock, Ids
 from remit.requests import ParsedRequest
@@ -174,8 +174,12 @@ class ServedHost(Protocol):
         """
         ...
 
-    async def consider(self, parsed: ParsedRequest, *, caller: Caller) -> Admitted:
-        """What a request would become; nothing is taken or stored. Raises a RequestError."""
+    async def dry_run(self, parsed: ParsedRequest, *, caller: Caller) -> DryRun:
+        """What a request would become; nothing is taken, stored or spent.
+
+        Raises:
+            RequestError: It must be changed, or the settings must.
+        """
         ...
 
     async def wait_ended(self, run_id: str, *, tenant: str, wait_ms: int) -> None:

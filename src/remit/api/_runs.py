@@ -5,9 +5,8 @@ from __future__ import annotations
 from pydantic import Field, field_validator
 from starlette.responses import Response
 
-from remit.admission import STAGES_OF, Admitted
 from remit.api._operation import Answer, Call, NoQuery, Operation, Says, json_answer
-from remit.api._ports import Cancelled, ServedHost
+from remit.api._ports import Cancelled
 from remit.api._reading import as_object, checked, read_idempotency_key
 from remit.api._shapes import (
     AcknowledgeBody,
@@ -16,7 +15,6 @@ from remit.api._shapes import (
     Changed,
     DeliverBody,
     Delivered,
-    DryRun,
     InputBody,
     RunEnd,
     RunPage,
@@ -28,7 +26,6 @@ from remit.contract import (
     RunRequest,
     RunStatus,
     RunView,
-    StageKind,
     Terminal,
 )
 from remit.errors import NotFound, PreconditionFailed
@@ -75,8 +72,7 @@ async def _create(call: Call) -> Answer:
     idempotency_key = read_idempotency_key(call.headers)
     parsed = parse_request(as_object(call.body))
     if query.dry_run:
-        admitted = await call.host.consider(parsed, caller=call.caller)
-        return json_answer(_dry_run(call.host, admitted))
+        return json_answer(await call.host.dry_run(parsed, caller=call.caller))
     started = await call.host.start(parsed, caller=call.caller, idempotency_key=idempotency_key)
     view = started.run.view
     status = 201 if started.created else 200
@@ -92,29 +88,6 @@ async def _view_of(call: Call, run_id: str) -> RunView:
     if stored is None:
         raise unknown_run(run_id)
     return stored.view
-
-
-def _dry_run(host: ServedHost, admitted: Admitted) -> DryRun:
-    places = host.places
-    full = places.running >= places.max_running
-    if host.status != "ready" or (full and places.queued >= places.max_queued):
-        would = "be_deferred"
-    else:
-        would = "wait" if full or admitted.waits_for else "start"
-    models: dict[StageKind, tuple[str, ...]] = {}
-    for kind in STAGES_OF[admitted.binding.profile]:
-        stage = admitted.binding.stage(kind)
-        pool = host.pools.get(stage.pool or "default")
-        members = () if pool is None else tuple(member.model for member in pool.members)
-        models[kind] = members if stage.model is None else (stage.model,)
-    return DryRun(
-        would=would,
-        run=admitted.run,
-        delivery=admitted.binding.delivery,
-        models=models,
-        max_cost_usd=admitted.run.limits.max_cost_usd,
-        text_replaced=admitted.text_replaced,
-    )
 
 
 # ---- look

@@ -16,7 +16,6 @@ from remit.contract import (
     LimitRequest,
     Model,
     Moment,
-    Money,
     Profile,
     RunStatus,
     RunView,
@@ -387,17 +386,3 @@ class Health(Model):
     """A sign of life."""
 
     status: str
-
-
-class DryRun(Model):
-    """What a request would become; nothing was stored, and nothing spent."""
-
-    would: Literal["start", "wait", "be_deferred"]
-    """`wait`: in the queue, or for its session's turn. `be_deferred`: the host takes none now."""
-    run: RunView
-    delivery: DeliveryMode
-    models: dict[StageKind, tuple[str, ...]]
-    """Who would be asked, by stage, in order."""
-    max_cost_usd: Money | None
-    """The money cap in force; None: none."""
-    text_replaced: int

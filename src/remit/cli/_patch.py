@@ -12,12 +12,15 @@ _HELP = """Print a run's patch, or deliver it.
   remit patch                      the newest run's patch, in colour on a terminal
   remit patch RUN > fix.patch      as git writes patches, byte for byte
   remit patch RUN --apply          apply it to the workspace, all or nothing
+  remit patch RUN --apply --3way   merge it with what you changed since, check, and apply
   remit patch RUN --branch NAME    put it on a new branch, as a commit
   remit patch RUN --discard        let it never be applied
 
-Every file that it touches must still be as it was when the run began; else nothing is applied. `remit undo`
-takes it back. Of a run that failed or was cancelled this is the work as far as it got. With --host a run that
-waits for approval is approved by --apply, or ended without a delivery by --discard.
+Every file that it touches must still be as it was when the run began; else nothing is applied. With --3way
+what you changed since is merged with it, line by line and all or nothing, and the workspace's checks run once
+more before anything is applied: nobody has reviewed what comes of it. `remit undo` takes each of these back.
+Of a run that failed or was cancelled the patch is the work as far as it got. With --host a run that waits for
+approval is approved by --apply, or ended without a delivery by --discard.
 """
 
 
@@ -25,6 +28,12 @@ waits for approval is approved by --apply, or ended without a delivery by --disc
 @click.argument("run_id", metavar="[RUN]", required=False)
 @click.option("--apply", is_flag=True, help="Apply it to the workspace's files.")
 @click.option("--branch", metavar="NAME", help="Put it on a new branch of the workspace's repository.")
+@click.option(
+    "--3way",
+    "three_way",
+    is_flag=True,
+    help="With --apply: merge it with files that were changed since, if the checks are then no worse.",
+)
 @click.option("--discard", is_flag=True, help="Let it never be applied.")
 @click.option("--stat", is_flag=True, help="Only which files, and how many lines.")
 @click.option("--unreviewed", is_flag=True, help="Deliver it although no review has passed it.")
@@ -34,6 +43,7 @@ def patch(
     run_id: str | None,
     apply: bool,
     branch: str | None,
+    three_way: bool,
     discard: bool,
     stat: bool,
     unreviewed: bool,
@@ -46,6 +56,8 @@ def patch(
         raise click.UsageError("--apply, --branch and --discard exclude each other")
     if not delivers and (unreviewed or allow_protected):
         raise click.UsageError("--unreviewed and --allow-protected go with --apply or --branch")
+    if three_way and (not apply or host):
+        raise click.UsageError("--3way goes with --apply, on this machine")
     if stat and (delivers or discard):
         raise click.UsageError("--stat goes with none of --apply, --branch and --discard")
     if not (delivers or discard):
@@ -54,6 +66,10 @@ def patch(
         return _printing.print_patch(run_id, stat=stat, host=host)
     if run_id is None:
         raise click.UsageError("name the run whose patch is meant; `remit ps` lists them")
+    if three_way:
+        from remit.cli._merging import merge_here  # noqa: PLC0415 - `--help` needn't load the node
+
+        return merge_here(run_id, unreviewed=unreviewed, allow_protected=allow_protected)
     return _act(run_id, branch, discard, unreviewed, allow_protected, host)
 
 

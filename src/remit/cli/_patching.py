@@ -80,7 +80,7 @@ def discard_here(wanted: str) -> int:
         assert reader is not None, "a run was found in it"
         history = reader.read_history(stored.view.id)
     check_discardable(stored, history)
-    _log(stored.view, "delivery.discarded", {"by": "hand"})
+    log_by_hand(stored.view, "delivery.discarded", {"by": "hand"})
     say(f"the patch of run {stored.view.id} is discarded; `remit patch {stored.view.id}` still shows it")
     return 0
 
@@ -100,25 +100,14 @@ def deliver_here(wanted: str, by_hand: ByHand, *, settings: WorkspaceSettings | 
         PreconditionFailed: It can't be delivered as it is; the message says what would let it.
         NodeError: What is kept of it can't be used.
     """
-    stored, root = _ended_run(wanted)
-    view = stored.view
-    require_known(view, opened=True)
-    if view.patch is None or not view.patch.files:
-        say(f"run {view.id} changed nothing: there is nothing to apply")
+    found = deliverable(wanted, unreviewed=by_hand.unreviewed)
+    if found is None:
         return 0
-    with open_reader() as reader:
-        assert reader is not None, "a run was found in it"
-        newest = newest_delivery(view, reader.read_history(view.id))
-    if newest is not None and newest.status == "discarded":
-        raise PreconditionFailed(f"the patch of run {view.id} was discarded")
-    if not view.patch.reviewed and not by_hand.unreviewed:
-        raise PreconditionFailed(
-            f"no review has passed the patch of run {view.id}; look at it with `remit patch {view.id}`, "
-            "then add --unreviewed"
-        )
+    stored, root = found
+    view = stored.view
     settings = settings or _settings_at(root)
     place = PatchPlace(
-        node_data=_node_data(),
+        node_data=node_data(),
         root=root,
         protected=settings.protected if settings is not None else None,
         frozen=settings.freeze if settings is not None else (),
@@ -133,17 +122,42 @@ def deliver_here(wanted: str, by_hand: ByHand, *, settings: WorkspaceSettings | 
     return _tell(view, root, asyncio.run(deliver()))
 
 
+def deliverable(wanted: str, *, unreviewed: bool) -> tuple[StoredRun, Path] | None:
+    """The run whose patch may be delivered, and where to; None: it changed nothing, which was said.
+
+    Raises:
+        PreconditionFailed: It may not; the message says what would let it.
+    """
+    stored, root = _ended_run(wanted)
+    view = stored.view
+    require_known(view, opened=True)
+    if view.patch is None or not view.patch.files:
+        say(f"run {view.id} changed nothing: there is nothing to apply")
+        return None
+    with open_reader() as reader:
+        assert reader is not None, "a run was found in it"
+        newest = newest_delivery(view, reader.read_history(view.id))
+    if newest is not None and newest.status == "discarded":
+        raise PreconditionFailed(f"the patch of run {view.id} was discarded")
+    if not view.patch.reviewed and not unreviewed:
+        raise PreconditionFailed(
+            f"no review has passed the patch of run {view.id}; look at it with `remit patch {view.id}`, "
+            "then add --unreviewed"
+        )
+    return stored, root
+
+
 def _tell(view: RunView, root: Path, outcome: Outcome) -> int:
     match outcome.status:
         case "conflict" if outcome.why is not None:
             say(f"nothing was delivered: {one_line(outcome.why)}")
             return NAME_TAKEN
         case "conflict":
-            say(f"nothing was applied: changed meanwhile: {_named(outcome.paths)}")
+            say(f"nothing was applied: changed meanwhile: {named(outcome.paths)}")
             return 1
         case "refused":
             why = outcome.why or "they are protected; look at them, then add --allow-protected"
-            say(f"nothing was delivered: {_named(outcome.paths)}: {why}")
+            say(f"nothing was delivered: {named(outcome.paths)}: {why}")
             return 1
         case _:
             again = "was delivered already: " if outcome.repeated else ""
@@ -159,7 +173,7 @@ def undo_patch(wanted: str) -> int:
     Raises:
         PreconditionFailed: It delivered nothing, or what it did was changed since.
     """
-    deliveries = Deliveries(_node_data())
+    deliveries = Deliveries(node_data())
     if _take_back_what_died(deliveries, wanted):
         return 0
     stored, root = _ended_run(wanted)
@@ -169,9 +183,9 @@ def undo_patch(wanted: str) -> int:
         outcome = deliveries.undo(stored.outside_id, content_hash)
         if outcome.status == "conflict":
             raise PreconditionFailed(
-                f"nothing was taken back: changed since run {view.id} applied it: {_named(outcome.paths)}"
+                f"nothing was taken back: changed since run {view.id} applied it: {named(outcome.paths)}"
             )
-        _log(view, "delivery.undone", {"mode": "apply", "paths": len(outcome.paths)})
+        log_by_hand(view, "delivery.undone", {"mode": "apply", "paths": len(outcome.paths)})
         say(f"{count(len(outcome.paths), 'file')} in {root} as before run {view.id}")
     removed = asyncio.run(_remove_branches(stored))
     if not delivered and not removed:
@@ -185,9 +199,9 @@ async def _remove_branches(stored: StoredRun) -> int:
     Raises:
         PreconditionFailed: One is checked out, or has moved on.
     """
-    if not has_branches(_node_data(), stored.outside_id):
+    if not has_branches(node_data(), stored.outside_id):
         return 0  # and needs no git
-    branches = await branches_of(_node_data(), os.environ)
+    branches = await branches_of(node_data(), os.environ)
     made = branches.find_made(stored.outside_id)
     for content_hash, receipt in made:
         outcome = await branches.undo(stored.outside_id, content_hash, receipt.branch)
@@ -226,7 +240,8 @@ def _ended_run(wanted: str) -> tuple[StoredRun, Path]:
     return stored, root
 
 
-def _node_data() -> Path:
+def node_data() -> Path:
+    """Where this machine's node keeps its own things."""
     return node_folder(data_folder(os.environ)).resolve()
 
 
@@ -236,7 +251,8 @@ def _settings_at(root: Path) -> WorkspaceSettings | None:
     return config.find_workspace_at(root)
 
 
-def _log(view: RunView, what: str, data: dict[str, Any]) -> None:
+def log_by_hand(view: RunView, what: str, data: dict[str, Any]) -> None:
+    """Put on record what was done with a run's patch."""
     asyncio.run(_log_async(view, what, data))
 
 
@@ -245,7 +261,8 @@ async def _log_async(view: RunView, what: str, data: dict[str, Any]) -> None:
         await store.log(view.id, what, data)
 
 
-def _named(paths: tuple[str, ...]) -> str:
+def named(paths: tuple[str, ...]) -> str:
+    """The first of some paths, and how many more there are."""
     shown = ", ".join(one_line(path, width=200) for path in paths[:_NAMED_PATHS])
     more = len(paths) - _NAMED_PATHS
     return f"{shown} and {more} more" if more > 0 else shown

@@ -13,6 +13,7 @@ import click
 
 from remit.cli._asking import delivery_of, limits_of, stages_of
 from remit.cli._deciding import can_ask, decide, is_undecided
+from remit.cli._dry_run import print_dry_run
 from remit.cli._progress import Progress, logging_to, make_progress
 from remit.cli._prompt import read_prompt
 from remit.cli._remote import secret_for_host
@@ -22,8 +23,8 @@ from remit.cli._screen import Results, console_on, glyphs_of, is_a_terminal
 from remit.cli._signals import Signals
 from remit.cli._summary import require_writable, write_summary
 from remit.cli._words import plain, say
-from remit.client import AsyncClient, CancelAnswer
-from remit.contract import RunView
+from remit.client import AsyncClient, CancelAnswer, Client
+from remit.contract import DryRun, RunView
 from remit.errors import NotFound, PreconditionFailed
 from remit.events import TERMINAL_TYPES, Event
 from remit.primitives import SystemClock
@@ -68,6 +69,11 @@ def run_there(options: RunOptions, host: str) -> int:
         summary=options.summary,
         asks="delivery" not in body and can_ask() and not (options.as_json or options.as_jsonl),
     )
+    if options.dry_run:
+        with Client(host, api_key=secret_for_host()) as client:
+            found = DryRun.model_validate(client.dry_run(body))
+        print_dry_run(found, as_json=options.as_json)
+        return 0 if found.problem is None else 1
     return asyncio.run(_run(host, body, shown, detach=options.detach, wait_ms=wait_ms))
 
 

@@ -12,6 +12,7 @@ import click
 from remit.cli._asking import build_request, with_wider_cap
 from remit.cli._deciding import can_ask, decide, is_undecided
 from remit.cli._driving import Driver, Outcome
+from remit.cli._dry_run import show_dry_run
 from remit.cli._patching import deliver_here
 from remit.cli._place import Place, find_binding, find_place, kinds_asked, require_usable, with_model
 from remit.cli._progress import logging_to, make_progress
@@ -50,6 +51,8 @@ def execute(options: RunOptions) -> int:
         if options.as_jsonl:
             results.write_json(event.to_json())
 
+    if options.dry_run:
+        return show_dry_run(place, request, as_json=options.as_json, asks=asks)
     driver = Driver(place, request, progress=progress, door_delivery="patch" if asks else "apply")
     driver.on_event = on_event
     with loading_early(kinds_asked(place.config, request)), logging_to(progress), progress:

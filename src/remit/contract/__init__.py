@@ -1,5 +1,6 @@
 """The shapes of all that is stored or sent: pure, frozen, closed."""
 
+from remit.contract._dry_run import DryRun, DryWorkspace, FoundCheck, ModelPrice
 from remit.contract._keys import SCOPES, ApiKey, Scope
 from remit.contract._limits import (
     LimitRequest,
@@ -164,7 +165,10 @@ __all__ = [
     "DeliveryMode",
     "DeliveryRequest",
     "DeliveryStatus",
+    "DryRun",
+    "DryWorkspace",
     "EarlierTurn",
+    "FoundCheck",
     "Gate",
     "GateVerdict",
     "How",
@@ -175,6 +179,7 @@ __all__ = [
     "LimitWarning",
     "Limits",
     "Model",
+    "ModelPrice",
     "Moment",
     "Money",
     "NodeChanged",

@@ -47,6 +47,8 @@ class PrepareRequest(_RunMessage):
     """The run that this one is a child of: its base counts, and what its checkout holds now is the start."""
     branch: str | None = None
     """The branch that the result is to go to: one that can't be made is refused now. None: to none."""
+    dry: bool = False
+    """Only look: nothing is kept, and no check is run, so that none says how it stands."""
     timeout_ms: int = 600_000
 
 

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from remit.admission import Admitted, Binding, Caller
+from remit.admission import Binding, Caller
 from remit.api import Cancelled, NodeRow, Places, ServedStore, WorkRow
-from remit.contract import CancelReceipt, Delivery, RunView, WorkKind
+from remit.contract import CancelReceipt, Delivery, DryRun, RunView, WorkKind
 from remit.errors import NotFound, PreconditionFailed
 from remit.host._by_hand import ByHand, PatchPlace, deliver_by_hand, delivery_of
 from remit.host._delivering import check_deliverable, check_discardable
+from remit.host._previewing import preview
 from remit.models import PoolSettings
 from remit.node_agent import node_folder
 from remit.primitives import Clock, Ids
@@ -173,9 +174,9 @@ class HostDoor:
         stored = await self._get(started.turn.run_id, caller.tenant)
         return Started(run=stored, created=not started.joined)
 
-    async def consider(self, parsed: ParsedRequest, *, caller: Caller) -> Admitted:
+    async def dry_run(self, parsed: ParsedRequest, *, caller: Caller) -> DryRun:
         """What a request would become; see `ServedHost`."""
-        return await self._parts.starter.consider(parsed, caller=caller)
+        return await preview(self._host, self._parts, parsed, caller=caller)
 
     async def _get(self, run_id: str, tenant: str) -> StoredRun:
         stored = await self._parts.store.find_run(run_id, tenant=tenant)

@@ -8,12 +8,14 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Self, get_args
 
+from remit.admission import Caller
 from remit.api import ServedHost
 from remit.config import Config
-from remit.contract import DeliveryMode, RunRequest, RunView
+from remit.contract import DeliveryMode, DryRun, RunRequest, RunView
 from remit.errors import MisuseError, NotFound
 from remit.host._asking import Asked, check_asked, check_length
 from remit.host._parts import HostSettings, Parts, open_parts
+from remit.host._previewing import preview
 from remit.host._run import CancelOutcome, Reach, Run, checked_run_id, stop_of
 from remit.host._salvaging import salvage_for
 from remit.host._states import HostStatus, HostTrigger, next_host_status
@@ -235,6 +237,16 @@ class Host:
         """
         return await self._start(check_asked(request, idempotency_key, on_event, scope, deadline, self.clock))
 
+    async def dry_run(self, request: RunRequest | Mapping[str, Any]) -> DryRun:
+        """What a request would become: models and prices, limits, base, checks. Nothing is stored or spent.
+
+        Raises:
+            MisuseError: The host is closed.
+            RequestError: It must be changed, or the settings must.
+        """
+        asked = check_asked(request, None, None, None, None, self.clock)
+        return await preview(self, self._open_parts, asked.parsed, caller=Caller())
+
     async def run(
         self,
         request: RunRequest | Mapping[str, Any],
@@ -418,6 +430,7 @@ class Host:
             driver=parts.engine,
             dispatcher=parts.dispatcher,
             context=self._context(),
+            door=self.door,
         )
 
 

@@ -65,6 +65,7 @@ class Parts:
     starter: Starter
     dispatcher: Dispatcher
     watchers: Watchers
+    prices: PriceBook
 
 
 async def open_parts(
@@ -175,6 +176,7 @@ class _Opening:
                 find_workspace=partial(_find_workspace, config),
             ),
             watchers=watchers,
+            prices=self._prices,
         )
         return self._parts
 

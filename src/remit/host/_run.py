@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Final, get_args
+from typing import Final, Protocol, get_args
 
-from remit.contract import CancelReceipt, RunView
+from remit.admission import Caller
+from remit.contract import CancelReceipt, Delivery, RunView
 from remit.errors import (
     MisuseError,
     NotFound,
@@ -26,6 +27,7 @@ from remit.runs import (
     OperationContext,
     RunDriver,
     RunStore,
+    StoredRun,
     TurnStop,
     read_newest_view,
     tell_run,
@@ -59,6 +61,27 @@ class Reach:
     driver: RunDriver
     dispatcher: Dispatcher
     context: OperationContext
+    door: Callable[[], Delivering]
+
+
+class Delivering(Protocol):
+    """What is done with a run's patch by hand."""
+
+    async def deliver(
+        self,
+        run: StoredRun,
+        *,
+        caller: Caller,
+        unreviewed: bool,
+        allow_protected: bool,
+        branch: str | None = None,
+    ) -> Delivery:
+        """Let a waiting run deliver, or deliver the patch of an ended one."""
+        ...
+
+    async def discard(self, run: StoredRun, *, caller: Caller) -> Delivery:
+        """Let the patch never be delivered."""
+        ...
 
 
 class Run:
@@ -198,6 +221,52 @@ class Run:
             raise MisuseError(f"a message is a text of 1 to {MAX_MESSAGE_CHARS} characters", param="text")
         reach = self._reach()
         await tell_run(self.id, text, store=reach.store, driver=reach.driver)
+
+    async def deliver(
+        self, *, branch: str | None = None, unreviewed: bool = False, allow_protected: bool = False
+    ) -> Delivery:
+        """Let a run that waits for approval deliver, or deliver the patch of an ended one, all or nothing.
+
+        Args:
+            branch: The new branch that an ended run's patch goes to; None: the workspace's tree.
+            unreviewed: Whether a patch may be taken that no review has passed.
+            allow_protected: Whether it may touch protected paths.
+
+        Returns:
+            What came of it: `delivered`, or `conflict`, and nothing was changed.
+
+        Raises:
+            NotFound: There is no such run, or its workspace is gone.
+            PreconditionFailed: It can't be delivered as it is; the message says what would let it.
+
+        Cancellation: it is delivered whole, or not.
+        """
+        return (
+            await self._reach()
+            .door()
+            .deliver(
+                await self._stored(),
+                caller=Caller(),
+                unreviewed=unreviewed,
+                allow_protected=allow_protected,
+                branch=branch,
+            )
+        )
+
+    async def discard(self) -> Delivery:
+        """Let the patch of a run that waits for approval, or has ended, never be delivered.
+
+        Raises:
+            NotFound: There is no such run.
+            PreconditionFailed: It was delivered, there is none, or the run goes on and doesn't wait.
+        """
+        return await self._reach().door().discard(await self._stored(), caller=Caller())
+
+    async def _stored(self) -> StoredRun:
+        stored = await self._reach().store.find_run(self.id)
+        if stored is None:
+            raise NotFound(f"no run `{self.id}`", run_id=self.id)
+        return stored
 
 
 def checked_run_id(run_id: object) -> str:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from remit.workspaces._keeper import Keeper
     from remit.workspaces._kept import KeepLimits
     from remit.workspaces._mcp_settings import McpServer, find_sdk, is_server_name
+    from remit.workspaces._merging import Merged
     from remit.workspaces._pinning import Bases, WorkspaceRoot, find_workspace_root
     from remit.workspaces._probe import Probe, choose_sandbox, sandbox_fix
     from remit.workspaces._receipts import Receipts
@@ -80,6 +81,7 @@ _HOMES = {
     "choose_sandbox": "_probe",
     "find_checks": "_finding_checks",
     "has_branches": "_branching",
+    "Merged": "_merging",
     "keeps_checkout": "_continuing",
     "find_sdk": "_mcp_settings",
     "find_toolchains": "_toolchains",
@@ -110,6 +112,7 @@ __all__ = [
     "KeeperLost",
     "Limits",
     "McpServer",
+    "Merged",
     "Mount",
     "NodeService",
     "Outcome",

@@ -12,7 +12,7 @@ from typing import Any
 
 from remit.contract import CheckState
 from remit.workspaces._checkout import Checkout
-from remit.workspaces._checks import CheckDefinition, configured_checks, run_check
+from remit.workspaces._checks import CheckDefinition, CheckRun, configured_checks, run_check
 from remit.workspaces._command import CommandSpec
 from remit.workspaces._finding_checks import find_checks
 from remit.workspaces._prepared import BaseReader, PreparedWorkspace
@@ -38,7 +38,7 @@ class BaseFacts:
 
 
 async def find_facts(
-    checkout: Checkout, workspace: PreparedWorkspace, reader: BaseReader, *, timeout_ms: int
+    checkout: Checkout, workspace: PreparedWorkspace, reader: BaseReader, *, timeout_ms: int | None
 ) -> BaseFacts:
     """Find the checks and run them once.
 
@@ -47,6 +47,7 @@ async def find_facts(
         workspace: What is being prepared.
         reader: Reads the base.
         timeout_ms: What all checks together may take; one that takes too long has an exit code of its own.
+            None: none is run.
     """
     settings = workspace.settings
     problems = (*await _missing_commands(checkout, settings), *await _missing_hosts(settings))
@@ -66,6 +67,9 @@ async def find_facts(
             can_import=can_import,
             has_program=has_program,
         )
+    if timeout_ms is None:
+        found = tuple((check, _state(check, None)) for check in checks)
+        return BaseFacts(checks=found, problems=problems, cached=False)
     each_ms = max(1, timeout_ms // max(1, len(checks)))
     done = [await _run_on_base(checkout, check, settings, each_ms) for check in checks]
     said = [f"the check {state.id} can't be run: {state.problem}" for _, state in done if state.problem]
@@ -135,15 +139,19 @@ async def _run_on_base(
         timeout_ms=min(timeout_ms, settings.max_command_timeout_ms),
         settings=settings,
     )
-    state = CheckState(
+    return check, _state(check, run)
+
+
+def _state(check: CheckDefinition, run: CheckRun | None) -> CheckState:
+    """How a check stands on the base; None: it wasn't run."""
+    return CheckState(
         id=check.id,
         command=check.command,
         why=check.why,
-        base_exit=run.exit,
-        ms=None if run.exit is None else run.ms,
-        problem=run.problem,
+        base_exit=run.exit if run is not None else None,
+        ms=run.ms if run is not None and run.exit is not None else None,
+        problem=run.problem if run is not None else check.problem,
     )
-    return check, state
 
 
 def facts_key(workspace: PreparedWorkspace) -> str:

@@ -104,7 +104,53 @@ class Preparer:
             if not shared.wanted:
                 self._prepared.pop(key, None)
 
+    async def look(self, settings: WorkspaceSettings, request: PrepareRequest) -> PreparedWorkspace:
+        """What `prepare` would give, with the checks found but not run, and without a brief. Keeps nothing.
+
+        Raises:
+            NodeError: As `prepare`.
+
+        Cancellation: a scratch checkout is closed first.
+        """
+        async with asyncio.timeout(request.timeout_ms / 1000):
+            workspace, notes = await self._begin(settings, request)
+            facts = BaseFacts(checks=(), problems=(), cached=False)
+            if settings.checks != () or settings.commands:
+                async with self.scratch(workspace) as checkout:
+                    reader = BaseReader(self._bases, workspace.pin, workspace.listing)
+                    facts = await find_facts(checkout, workspace, reader, timeout_ms=None)
+        return replace(workspace, checks=facts.checks, notes=(*notes, *facts.problems))
+
     async def _prepare(self, settings: WorkspaceSettings, request: PrepareRequest) -> PreparedWorkspace:
+        workspace, notes = await self._begin(settings, request)
+        facts = await self._base_facts(workspace, timeout_ms=int(request.timeout_ms * _CHECKS_SHARE))
+        states = tuple(state for _, state in facts.checks)
+        pin = workspace.pin
+        brief = await write_brief(
+            pin,
+            workspace.listing,
+            BriefFacts(
+                subdir=workspace.subdir,
+                checks=states,
+                network=settings.network,
+                tools_on_path=tuple(f"{item.kind} {item.folder}" for item in workspace.toolchains.items),
+                isolation=workspace.isolation,
+                sandbox=workspace.sandbox,
+            ),
+            read=BaseReader(self._bases, pin, workspace.listing).read,
+        )
+        return replace(
+            workspace,
+            checks=facts.checks,
+            brief=brief,
+            notes=(*notes, *facts.problems),
+            cached=facts.cached,
+        )
+
+    async def _begin(
+        self, settings: WorkspaceSettings, request: PrepareRequest
+    ) -> tuple[PreparedWorkspace, tuple[str, ...]]:
+        """The base pinned and the toolchains found, and what the caller should know of both."""
         found = await asyncio.to_thread(find_workspace_root, settings.root)
         subdir = _join(found.subdir, request.subdir)
         keeper = await self._keeper()
@@ -133,28 +179,7 @@ class Preparer:
             cached=False,
             kept=kept,
         )
-        facts = await self._base_facts(workspace, timeout_ms=int(request.timeout_ms * _CHECKS_SHARE))
-        states = tuple(state for _, state in facts.checks)
-        brief = await write_brief(
-            pin,
-            listing,
-            BriefFacts(
-                subdir=subdir,
-                checks=states,
-                network=settings.network,
-                tools_on_path=tuple(f"{item.kind} {item.folder}" for item in toolchains.items),
-                isolation=isolation,
-                sandbox=sandbox,
-            ),
-            read=BaseReader(self._bases, pin, listing).read,
-        )
-        return replace(
-            workspace,
-            checks=facts.checks,
-            brief=brief,
-            notes=(*notes, *pin.notes, *_not_shown(toolchains, settings), *facts.problems),
-            cached=facts.cached,
-        )
+        return workspace, (*notes, *pin.notes, *_not_shown(toolchains, settings))
 
     async def _find_kept(
         self, settings: WorkspaceSettings, request: PrepareRequest, root: Path, keeper: Keeper

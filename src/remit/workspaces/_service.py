@@ -26,10 +26,11 @@ from remit.contract import (
 )
 from remit.errors import NodeError, RemitError
 from remit.primitives import Clock, Ids
-from remit.workspaces._delivery import Deliveries, Recovered
+from remit.workspaces._delivery import Deliveries, DeliveryOrder, Recovered
 from remit.workspaces._keeper import Keeper
 from remit.workspaces._kept import KeepLimits
 from remit.workspaces._mcp_settings import McpServer
+from remit.workspaces._merging import Merged, merge_run
 from remit.workspaces._owner import NodeOwner
 from remit.workspaces._receipts import Receipts
 from remit.workspaces._service_answers import failure, reason_of
@@ -46,6 +47,8 @@ from remit.workspaces._sweeping import sweep_node
 from remit.workspaces.keeper._tree import TreeTooLarge
 
 __all__ = ["NodeService"]
+
+_MERGED_WITHIN_MS = 1_800_000
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
@@ -118,6 +121,25 @@ class NodeService:
     def deliveries(self) -> Deliveries:
         """What was applied to trees of this node; also the way to undo it. Its methods block."""
         return self._parts.deliveries
+
+    async def merge(
+        self,
+        workspace_ref: str,
+        order: DeliveryOrder,
+        *,
+        subdir: str = "",
+        timeout_ms: int = _MERGED_WITHIN_MS,
+    ) -> Merged:
+        """Merge a run's changes into a tree that has moved on, check, and apply; for a person who asks.
+
+        Raises:
+            NodeError: There is no such workspace, the changes aren't kept, or they can't be written.
+            TimeoutError: The checks took too long; nothing was applied.
+
+        Cancellation: before the delivery nothing is changed; from there on it is done whole.
+        """
+        settings = self._parts.get_settings(workspace_ref)
+        return await merge_run(self._parts, settings, order, subdir=subdir, timeout_ms=timeout_ms)
 
     @property
     def opened_count(self) -> int:

@@ -13,6 +13,7 @@ from remit.workspaces._plugins import WorkspacePlugins
 from remit.workspaces._prepared import PreparedWorkspace
 from remit.workspaces._service_parts import NodeParts
 from remit.workspaces._service_runs import Activity
+from remit.workspaces._settings import WorkspaceSettings
 from remit.workspaces._snapshot import RunFolder
 from remit.workspaces._tool_schemas import tools_for
 
@@ -25,6 +26,8 @@ _PUT_AWAY_S = 30
 async def prepare_run(node: NodeParts, request: PrepareRequest) -> Prepared:
     """Make all that an open needs, and tell what is there."""
     settings = node.get_settings(request.workspace_ref)
+    if request.dry:
+        return await _look_only(node, settings, request)
     run = await node.enter(request)
     with run.active(Activity(label="prepare")) as activity:
         if request.continues is not None:
@@ -39,6 +42,21 @@ async def prepare_run(node: NodeParts, request: PrepareRequest) -> Prepared:
     run.prepared, run.plugins = prepared, plugins
     folder = RunFolder.of(node.data, request.run_id).folder
     await asyncio.to_thread(save_root, folder, prepared.pin, settings.ref)
+    return _answer(request, prepared, plugins)
+
+
+async def _look_only(node: NodeParts, settings: WorkspaceSettings, request: PrepareRequest) -> Prepared:
+    """What a run would start from."""
+    if request.continues is not None:
+        await _make_continuable(node, request.continues, request.timeout_ms)
+    prepared = await node.preparer.look(settings, request)
+    if request.branch is not None:
+        await _require_branch(node, prepared, request.branch)
+    return _answer(request, prepared, WorkspacePlugins(commands={}))
+
+
+def _answer(request: PrepareRequest, prepared: PreparedWorkspace, plugins: WorkspacePlugins) -> Prepared:
+    settings = prepared.settings
     return Prepared(
         run_id=request.run_id,
         generation=request.generation,
