@@ -33,6 +33,7 @@ from remit.testing import (
     AnthropicDialect,
     FakeProvider,
     FakeToolCall,
+    GeminiDialect,
     OpenAIChatDialect,
     OpenAIResponsesDialect,
     Reply,
@@ -54,6 +55,7 @@ DIALECTS: tuple[tuple[str, str, Any], ...] = (
     ("openai-chat", "gpt-4.1", OpenAIChatDialect),
     ("openai", "gpt-5.2", OpenAIResponsesDialect),
     ("anthropic", "claude-sonnet-4-6", AnthropicDialect),
+    ("google", "gemini-3.8-flash", GeminiDialect),
 )
 RESULT = "    return [item for item in items if item.is_open]\n" * 80
 

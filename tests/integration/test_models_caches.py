@@ -1,8 +1,13 @@
-"""Prompt caches: how much of a stage's input each provider has read before, by the rules of its own cache."""
+"""Long stages over each dialect: what is read from its cache, and histories that were shortened.
+
+The fakes are strict: a call without its result, a signature that was altered or moved, or too long a
+prompt is refused as the real one refuses it.
+"""
 
 from __future__ import annotations
 
-import importlib.util
+import dataclasses
+import importlib
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +20,7 @@ from remit.testing import (
     AnthropicDialect,
     FakeProvider,
     FakeToolCall,
+    GeminiDialect,
     OpenAIChatDialect,
     OpenAIResponsesDialect,
     Reply,
@@ -40,6 +46,8 @@ CASES = {
     "responses": Case("openai", "gpt-5.2", OpenAIResponsesDialect),
     "anthropic": Case("anthropic", "claude-sonnet-4-6", AnthropicDialect, needs="anthropic"),
     "anthropic, later minimum": Case("anthropic", "claude-opus-4-5", AnthropicDialect, needs="anthropic"),
+    "gemini": Case("google", "gemini-3.8-flash", GeminiDialect, needs="google.genai"),
+    "gemini, later minimum": Case("google", "gemini-3-pro-preview", GeminiDialect, needs="google.genai"),
 }
 
 
@@ -60,19 +68,65 @@ def replies(case: Case) -> list[Reply]:
 
 async def usages(case: Case, **settings: Any) -> list[AttemptUsage]:
     """The usage of each request of a stage, as it stands on record."""
-    if importlib.util.find_spec(case.needs) is None:
-        pytest.skip(f"the extra `{case.needs}` isn't installed")
+    return [ended.usage for ended in (await play(case, case.dialect(**settings))).completed]
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    completed: list[Any]
+    failed: list[Any]
+    bodies: list[str]
+    notes: list[str]
+
+
+async def play(case: Case, dialect: Any, **member: Any) -> Played:
+    """A stage of several rounds over real HTTP, to its answer."""
+    try:
+        importlib.import_module(case.needs)
+    except ImportError:
+        pytest.skip(f"{case.needs} isn't installed")
     text = "    return [item for item in items if item.is_open]\n" * 40
     tools = {"read_file": lambda use: tool_response(use, f"{use.tool_call_id}\n{text}")}
     brief = "# Brief\n\n" + "- src/module.py: what it is for, in one line\n" * 120
-    with FakeProvider(replies(case), dialect=case.dialect(**settings)) as fake:
+    with FakeProvider(replies(case), dialect=dialect) as fake:
         async with (
-            pool_for(fake, kind=case.kind, model=case.model) as pool,
+            pool_for(fake, kind=case.kind, model=case.model, member=member) as pool,
             Bench("work", pool=pool, tools=tools, specs=SPECS, brief=brief, options={}) as bench,
         ):
             await bench.run()
             bench.check_record()
-            return [ended.usage for ended in bench.journal.of_type("attempt.completed")]
+            said = [entry.body for entry in bench.journal.transcript("work-1") if entry.role == "user"]
+            return Played(
+                bench.journal.of_type("attempt.completed"),
+                bench.journal.of_type("attempt.failed"),
+                [request.text for request in fake.requests],
+                [body["text"] for body in said if "getting too long" in body["text"]],
+            )
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_a_shortened_history_is_valid(name: str) -> None:
+    """R28, R29, R30: beyond a small window a stage goes on over each dialect; nothing is refused."""
+    case = CASES[name]
+    played = await play(case, case.dialect(), context_window_tokens=7_500, max_output_tokens=2_000)
+    assert len(played.completed) == ROUNDS + 1
+    assert played.failed == []
+    assert played.notes
+    assert any("Left out to save room" in body for body in played.bodies)
+    assert any("of the oldest rounds are taken out" in note for note in played.notes)
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_a_window_that_is_smaller_than_was_known(name: str) -> None:
+    """R28, R56: what the provider refuses as too long is shortened, and asked once more."""
+    case = CASES[name]
+    model = dataclasses.replace(case.dialect().models[case.model], window_tokens=8_000)
+    played = await play(case, case.dialect(models={case.model: model}), max_output_tokens=2_000)
+    assert len(played.completed) == ROUNDS + 1
+    assert 1 <= len(played.failed) <= 3
+    assert {ended.code for ended in played.failed} == {"context_length"}
+    assert all(ended.usage.coverage == "refused" for ended in played.failed)
+    assert played.notes
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -467,7 +467,7 @@ async def test_the_cache_is_met() -> None:
     """After three rounds, most of the input is read from the cache: prompts are byte-stable."""
     with fake_of(*[Reply(tool_calls=(CALL,))] * 3, "done") as fake:
         async with google(fake) as pool:
-            conversation: list[Message] = [PROMPT[0], UserMessage(text="Do it. " * 200)]
+            conversation: list[Message] = [PROMPT[0], UserMessage(text="Do it. " * 2_000)]
             for _ in range(3):
                 reply = await ask(pool, request(*conversation))
                 conversation += [reply.message, results(reply.message)]

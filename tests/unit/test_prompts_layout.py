@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -50,6 +51,20 @@ def test_prompt_files_are_versioned() -> None:
     """The prompts of a version never change: who changes a file gives it a new version."""
     text = "\0".join(f"{name}\0{PROMPTS[name]}" for name in sorted(PROMPTS))
     assert hashlib.sha256(text.encode()).hexdigest()[:16] == DIGESTS[PROMPTS_VERSION]
+
+
+def test_each_line_of_a_prompt_has_its_reason() -> None:
+    """Each stands there for a reason, which the page on prompts gives in a row of its own."""
+    page = (Path(__file__).parents[2] / "docs" / "explanation" / "prompts.md").read_text(encoding="utf-8")
+    rows = [row.removeprefix("| ") for row in page.splitlines() if row.startswith("| ")]
+    for name, text in PROMPTS.items():
+        lines = [line.removeprefix("- ") for line in text.splitlines() if line and not line.startswith("#")]
+        assert lines
+        for line in lines:
+            beginning = " ".join(line.split()[:3])
+            found = [row for row in rows if row.startswith(beginning)]
+            assert found, f"{name}.md: no reason for {beginning!r}"
+            assert all(len(row.split("|")[1].strip()) > 20 for row in found)
 
 
 def test_each_stage_is_told_apart_by_its_instruction() -> None:

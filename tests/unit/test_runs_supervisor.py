@@ -12,6 +12,7 @@ from remit.contract import NodeFailure, RunStatus
 from remit.errors import ProviderError
 from remit.events import TERMINAL_TYPES, Event
 from remit.runs import RunTimes, fold_event
+from remit.stages import PROMPTS_VERSION
 from remit.testing._fake_node import FakeNode
 from remit.testing._fakes_stages import FakePool, PoolReply
 from remit.testing._run_world import BLOCK, PASS, PLAN, WORK, WRITE, RunWorld, good_replies, run_world
@@ -45,6 +46,16 @@ async def check_invariants(world: RunWorld, run_id: str) -> None:
     started = types(events).count("attempt.started")
     assert started == types(events).count("attempt.completed") + types(events).count("attempt.failed")
     assert types(events).count("tool.started") == types(events).count("tool.completed")
+
+
+async def test_the_record_says_which_prompts_were_told() -> None:
+    """Prompts are versioned, and each stage of a run's record names the version of its own."""
+    async with run_world(*good_replies()) as world:
+        supervisor = await world.admit()
+        run_id = next(iter(world.controls))
+        await world.supervise(supervisor)
+        started = [event for event in await world.events(run_id) if event.type == "stage.started"]
+        assert [event.data["prompts_version"] for event in started] == [PROMPTS_VERSION] * 3
 
 
 @pytest.mark.parametrize("failing", [0, 2])

@@ -92,6 +92,8 @@ class StageStarted(Model):
     stage_id: str
     status: RunStatus
     """The run's status from here on."""
+    prompts_version: int | None = None
+    """Which texts the model was told; None: not known, since the run is older than that."""
 
 
 class StageCompleted(Model):

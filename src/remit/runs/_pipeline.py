@@ -46,7 +46,15 @@ from remit.runs._shield import despite_cancel
 from remit.runs._states import Trigger, next_status
 from remit.runs._tools import RunTools
 from remit.runs._work import RunWork
-from remit.stages import CommandRecord, Partial, StageAnswer, StageInput, StageRunner, text_sha256
+from remit.stages import (
+    PROMPTS_VERSION,
+    CommandRecord,
+    Partial,
+    StageAnswer,
+    StageInput,
+    StageRunner,
+    text_sha256,
+)
 from remit.usage import Budget, WorkingTime
 from remit.workspaces import DELEGATE
 
@@ -341,7 +349,7 @@ class Pipeline:
         self.stage_id = self.running_stage = stage_id
         self.partial = Partial()
         status = next_status(self._journal.view.status, _TRIGGERS[kind])
-        started = StageStarted(stage_id=stage_id, status=status)
+        started = StageStarted(stage_id=stage_id, status=status, prompts_version=PROMPTS_VERSION)
         event = NewEvent(
             type="stage.started",
             payload=started,

@@ -10,20 +10,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from remit.testing.fake_provider._cache import PrefixCache
 from remit.testing.fake_provider._dialect import pieces_of
 from remit.testing.fake_provider._gemini_rules import GeminiModel, check_gemini_body, fingerprint
 from remit.testing.fake_provider._openai_rules import Refusal
 from remit.testing.fake_provider._reply import RecordedRequest, Reply
 from remit.testing.fake_provider._shapes import is_object
 
-_BUDGET = GeminiModel(thinking="budget", signs=False, json_with_tools=False)
+_BUDGET = GeminiModel(thinking="budget", signs=False, json_with_tools=False, least_cached_tokens=4_096)
 _MODELS: dict[str, GeminiModel] = {
     "gemini-2.0-flash": GeminiModel(
         thinking="no", signs=False, json_with_tools=False, max_output_tokens=8_192, window_tokens=1_000_000
     ),
     "gemini-2.5-pro": _BUDGET,
     "gemini-2.5-flash": GeminiModel(thinking="budget", signs=False, json_with_tools=False, can_be_off=True),
-    "gemini-3-pro-preview": GeminiModel(levels=("low", "high")),
+    "gemini-3-pro-preview": GeminiModel(levels=("low", "high"), least_cached_tokens=4_096),
     "gemini-3.8-flash": GeminiModel(),
 }
 _PATH = re.compile(
@@ -57,8 +58,8 @@ class GeminiDialect:
     request_id_header: str = "x-request-id"
     _issued: dict[str, str] = field(default_factory=dict[str, str])
     """Parts that were signed here: signature to what it stands for."""
-    _cached: dict[str, int] = field(default_factory=dict[str, int])
-    """Prefixes that were seen, by hash, with their tokens."""
+    cache: PrefixCache | None = field(default_factory=PrefixCache)
+    """What it has read before; None: it caches nothing."""
 
     def refusal(self, request: RecordedRequest) -> Refusal | None:
         """Why the real one wouldn't take this request, or None."""
@@ -187,7 +188,7 @@ class GeminiDialect:
     def _usage(self, reply: Reply, request: RecordedRequest, parts: list[dict[str, Any]]) -> Any:
         if reply.usage != "auto":
             return reply.usage
-        prompt, cached = self._count_input(request.json)
+        prompt, cached = self._count_input(request.json, request.model or "")
         thoughts = sum(len(part["text"]) // 4 for part in parts if part.get("thought"))
         said = max(1, sum(len(json.dumps(part)) for part in parts if not part.get("thought")) // 4)
         usage = {"promptTokenCount": prompt, "candidatesTokenCount": said}
@@ -195,17 +196,13 @@ class GeminiDialect:
         usage |= {"thoughtsTokenCount": thoughts} if thoughts else {}
         return {**usage, "totalTokenCount": prompt + said + thoughts}
 
-    def _count_input(self, body: Mapping[str, Any]) -> tuple[int, int]:
+    def _count_input(self, body: Mapping[str, Any], model: str) -> tuple[int, int]:
         """Tokens of the prompt, and those of them that an earlier request began with too."""
-        digest, tokens, read = hashlib.sha256(), 0, 0
-        for part in _prefix(body):
-            text = json.dumps(part, sort_keys=True)
-            digest.update(text.encode())
-            tokens += max(1, len(text) // 4)
-            key = digest.hexdigest()
-            read = tokens if key in self._cached else read
-            self._cached[key] = tokens
-        return tokens, read
+        parts = list(_prefix(body))
+        tokens = sum(max(1, len(json.dumps(part)) // 4) for part in parts)
+        read = 0 if self.cache is None else self.cache.read(model, parts)
+        least = (self.models or {}).get(model, _BUDGET).least_cached_tokens
+        return tokens, min(read, tokens) if read >= least else 0
 
 
 def _prefix(body: Mapping[str, Any]) -> Iterator[Any]:

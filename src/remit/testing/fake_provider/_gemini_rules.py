@@ -57,6 +57,8 @@ class GeminiModel:
     """Whether a JSON reply may be asked for beside function tools."""
     max_output_tokens: int = 65_536
     window_tokens: int = 1_048_576
+    least_cached_tokens: int = 1_024
+    """A shorter prefix isn't found in the cache."""
 
 
 class _WrongError(Exception):
