@@ -98,6 +98,12 @@ class Bases:
         refuse_root(root, data=self._data, home=Path(home) if home else None)
         folder = self._data / "bases" / hashlib.sha256(os.fsencode(root)).hexdigest()[:16]
         if not _has_git(root):
+            if _is_bare(root):
+                raise NodeError(
+                    f"{root} is a bare repository, which has no files to work on; clone it, or add a "
+                    "worktree, and name that folder",
+                    reason="unavailable",
+                )
             if wanted not in (None, "worktree"):
                 raise NodeError(f"{root} isn't a git repository: there is no base {wanted!r} in it")
             return await asyncio.to_thread(_pin_folder, root, folder, copied)
@@ -134,6 +140,11 @@ class Bases:
 
 def _has_git(root: Path) -> bool:
     return os.path.lexists(root / ".git")
+
+
+def _is_bare(root: Path) -> bool:
+    """Whether this is a git folder itself: a bare repository, or the `.git` of one."""
+    return (root / "HEAD").is_file() and (root / "objects").is_dir() and (root / "refs").is_dir()
 
 
 def _pin_folder(root: Path, folder: Path, copied: bool) -> BasePin:

@@ -31,6 +31,7 @@ from remit.workspaces._probe import choose_sandbox, require_network
 from remit.workspaces._settings import WorkspaceSettings
 from remit.workspaces._toolchains import Toolchains, find_toolchains
 from remit.workspaces.keeper._storage import remove_unless_held
+from remit.workspaces.keeper._tree import is_git_name
 
 __all__ = ["Preparer"]
 
@@ -343,6 +344,12 @@ def _join(outer: str, inner: str) -> str:
     parts = [part for part in f"{outer}/{inner}".split("/") if part not in ("", ".")]
     if ".." in parts or inner.startswith("/"):
         raise NodeError(f"the working folder {inner!r} must lie inside the workspace", reason="refused")
+    if any(is_git_name(part) for part in parts):
+        raise NodeError(
+            f"the working folder {'/'.join(parts)} lies in git's own folder, where no run works; name a "
+            "folder of the project",
+            reason="refused",
+        )
     return "/".join(parts)
 
 
