@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from remit.testing import (
     GeminiDialect,
     OpenAIChatDialect,
     OpenAIResponsesDialect,
+    Reply,
 )
 from whole_kit import KEY_VARIABLE, MEND, PRICE, World, reviewed, shell
 
@@ -44,6 +46,39 @@ async def test_a_reviewed_run_over_each_dialect(world: World, case: str) -> None
     assert (ended.bill.coverage.attempts, ended.bill.coverage.reported) == (5, 5)
     assert ended.bill.complete
     assert ended.view.cost_usd is not None
+
+
+def _as_json(reply: Reply) -> Reply:
+    """What a model says that replies in JSON."""
+    if not reply.tool_calls:
+        return reply
+    (call,) = reply.tool_calls
+    value = {"thought": "So be it.", "call": {"tool": call.name, "arguments": json.loads(call.argument_text)}}
+    return replace(reply, tool_calls=(), text=json.dumps(value))
+
+
+@pytest.mark.parametrize("case", ["compatible", "gemini"])
+async def test_a_reviewed_run_of_a_model_without_tools(world: World, case: str) -> None:
+    """R31, R82: in `tool_mode = "json"` each round is one JSON object, and the run is the same run."""
+    kind, model, dialect = {
+        "compatible": ("openai-compatible", "tiny-1b", OpenAIChatDialect(models=None)),
+        "gemini": ("google", "gemini-3.8-flash", GeminiDialect()),
+    }[case]
+    need_sdk(kind)
+    script = [_as_json(reply) for reply in reviewed(MEND, shell("true"))]
+    with FakeProvider(script, dialect=dialect) as fake:
+        provider = {"kind": kind, "base_url": fake.base_url, "api_key_env": KEY_VARIABLE}
+        settings = _settings(provider, model)
+        settings["pools"] = {"default": {"members": [{"model": f"fake:{model}", "tool_mode": "json"}]}}
+        ended = await replace(world, fake=fake, settings=settings).run(model=None)
+        bodies = [request.json for request in fake.requests]
+    assert ended.ending == ("completed", None, None)
+    assert (world.root / "calc" / "__init__.py").read_text() == "def add(a, b):\n    return a + b\n"
+    assert len(bodies) == 5
+    assert not any("tools" in body for body in bodies)
+    assert all(
+        "call" in json.dumps(body.get("response_format") or body["generationConfig"]) for body in bodies
+    )
 
 
 def _settings(provider: dict[str, Any], model: str) -> dict[str, Any]:

@@ -155,13 +155,13 @@ def test_settings_do_not_print_secrets() -> None:
 
 
 def test_pool_settings() -> None:
-    """A pool names each model once; json tools come later."""
+    """A pool names each model once, and says how a member uses tools."""
     member = PoolMember(model="openai:org/gpt-5.2:beta")
     assert (member.provider_name, member.model_name) == ("openai", "org/gpt-5.2:beta")
     with pytest.raises(ValidationError, match="names a model once"):
         PoolSettings(name="p", members=(member, member))
-    with pytest.raises(ConfigError, match="tool_mode"):
-        PoolMember(model="a:b", tool_mode="json")
+    with pytest.raises(ValidationError, match="tool_mode"):
+        PoolMember(model="a:b", tool_mode="xml")  # pyright: ignore[reportArgumentType]
     for model in ("gpt-5.2", ":gpt", "a:", "a b:c"):
         with pytest.raises(ValidationError):
             PoolMember(model=model)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from remit.models._attempt import AttemptCall, Broken, Exchange, Outcome
 from remit.models._catalog import find_gemini
 from remit.models._extras import need_extra
-from remit.models._google_contents import blocks_of, contents_for, declarations_of
+from remit.models._google_contents import blocks_of, contents_for, declarations_of, plain_schema
 from remit.models._google_exchange import GeminiExchange
 from remit.models._offered import OfferedTools
 from remit.models._port import Delta
@@ -46,6 +46,8 @@ class GoogleAdapter(SdkAdapter["GoogleSdk", GeminiExchange]):
         self._offered = OfferedTools()
         self._plain: set[str] = set()
         """Models that refused to show their thoughts."""
+        self._loose: set[str] = set()
+        """Models that refused to be held to a schema."""
         self._bounds: dict[str, int] = {}
         """For models that refused the bound that we assume, the one that they named."""
 
@@ -92,6 +94,9 @@ class GoogleAdapter(SdkAdapter["GoogleSdk", GeminiExchange]):
         bound = self._bound(call)
         if bound is not None:
             config["maxOutputTokens"] = bound
+        if request.reply_schema is not None and call.model not in self._loose:
+            config["responseMimeType"] = "application/json"
+            config["responseJsonSchema"] = plain_schema(request.reply_schema)
         thinking = self._thinking(call)
         if thinking:
             config["thinkingConfig"] = thinking
@@ -130,6 +135,10 @@ class GoogleAdapter(SdkAdapter["GoogleSdk", GeminiExchange]):
         bound = self._bound(call)
         if call.bound_is_assumed and bound is not None and 0 < most < bound:
             self._bounds[call.model] = most
+            return as_adapted(broken)
+        held = call.request.reply_schema is not None and call.model not in self._loose
+        if held and any(word in text.lower() for word in ("schema", "mime type", "json mode")):
+            self._loose.add(call.model)
             return as_adapted(broken)
         asked = call.request.options.get("reasoning_effort") is not None
         if "thinking" in text.lower() and not asked and self._thinking(call):

@@ -10,7 +10,9 @@ from typing import Any
 
 from remit.models._attempt import Adapter, Broken
 from remit.models._catalog import find_model, known_max_output, known_window, takes_images
+from remit.models._json_mode import as_json_request, refuses_tools
 from remit.models._messages import AssistantMessage, Message
+from remit.models._port import ModelRequest
 from remit.models._retry import Jitter, KeyPause, backoff_s
 from remit.models._settings import PoolMember, ProviderSettings
 from remit.primitives import Clock
@@ -36,6 +38,8 @@ class Member:
     def __init__(self, settings: PoolMember, provider: ProviderHandle) -> None:
         self.settings = settings
         self.provider = provider
+        self.replies_in_json = settings.tool_mode == "json"
+        """Whether it is asked for one JSON object a round, in place of tool calls."""
         self.in_flight = 0
         """Requests that are being answered, or hold a place to be."""
         self._permits = asyncio.Semaphore(settings.max_concurrency) if settings.max_concurrency else None
@@ -72,6 +76,18 @@ class Member:
     def bounds_itself(self) -> bool:
         """Whether the provider keeps to that by itself."""
         return self.settings.max_output_tokens is None and find_model(self.settings.model_name) is not None
+
+    def form(self, request: ModelRequest) -> ModelRequest:
+        """The request in the form that this member takes."""
+        return as_json_request(request) if self.replies_in_json else request
+
+    def learns_json(self, outcome: Broken) -> bool:
+        """Whether its server has just said that it can't call tools; from now on it is asked for JSON."""
+        learns = not self.replies_in_json and self.settings.tool_mode == "auto"
+        if not learns or outcome.status != "refused" or not refuses_tools(outcome.detail):
+            return False
+        self.replies_in_json = True
+        return True
 
     def permit(self) -> AbstractAsyncContextManager[Any]:
         """A place among the requests in flight; entering it may wait."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from remit.models._openai_sdk import OpenAISdk
 
 _OMIT = "omit"
+_SCHEMA_WORDS = ("response_format", "json_schema", "schema", "grammar", "guided")
 
 
 class OpenAIChatAdapter(SdkAdapter["OpenAISdk", ChatExchange]):
@@ -40,6 +41,8 @@ class OpenAIChatAdapter(SdkAdapter["OpenAISdk", ChatExchange]):
         self._max_field = "max_completion_tokens" if settings.kind in OPENAI_KINDS else "max_tokens"
         self._unbounded: set[str] = set()
         """Models for which the provider refused the bound that we assume."""
+        self._loose: set[str] = set()
+        """Models that refused to be held to a schema."""
         self._efforts: dict[str, str] = {}
         """For each model the effort to send where the stage gave none, once the provider refused our own."""
 
@@ -76,8 +79,15 @@ class OpenAIChatAdapter(SdkAdapter["OpenAISdk", ChatExchange]):
             cache_key=cache_key(request.run_id) if self._settings.kind in OPENAI_KINDS else None,
             with_usage=self._usage_on_demand,
             max_field=self._max_field,
+            response_format=self._response_format(call),
             on_delta=on_delta,
         )
+
+    def _response_format(self, call: AttemptCall) -> dict[str, Any] | None:
+        schema = call.request.reply_schema
+        if schema is None or call.model in self._loose:
+            return None
+        return {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}
 
     def _bound(self, call: AttemptCall) -> int | None:
         assumed = call.bound_is_assumed and call.model in self._unbounded
@@ -109,6 +119,9 @@ class OpenAIChatAdapter(SdkAdapter["OpenAISdk", ChatExchange]):
         changed = False
         if "stream_options" in text and self._usage_on_demand:
             self._usage_on_demand, changed = False, True
+        elif self._response_format(call) and any(word in text for word in _SCHEMA_WORDS):
+            self._loose.add(call.model)
+            changed = True
         elif "max_completion_tokens" in text and self._bound(call) and self._max_field == "max_tokens":
             self._max_field, changed = "max_completion_tokens", True
         elif "max_tokens" in text or "max_completion_tokens" in text:

@@ -39,6 +39,8 @@ class ResponsesAdapter(SdkAdapter["ResponsesSdk", ResponsesExchange]):
         """Models that refused to hand out their reasoning."""
         self._left_alone: set[str] = set()
         """Models that refused the effort that we assume."""
+        self._loose: set[str] = set()
+        """Models that refused to be held to a schema."""
         self._unbounded: set[str] = set()
         """Models that refused the bound that we assume."""
 
@@ -90,7 +92,11 @@ class ResponsesAdapter(SdkAdapter["ResponsesSdk", ResponsesExchange]):
         bound = self._bound(call)
         if bound is not None:
             body["max_output_tokens"] = max(_LEAST_OUTPUT_TOKENS, bound)
-        return body | _given(options, with_tools=bool(request.tools))
+        given = _given(options, with_tools=bool(request.tools))
+        if request.reply_schema is not None and call.model not in self._loose:
+            form = {"type": "json_schema", "name": "reply", "schema": request.reply_schema, "strict": False}
+            given["text"] = {**given.get("text", {}), "format": form}
+        return body | given
 
     def _reasons(self, model: str) -> bool:
         known = find_openai_model(model)
@@ -117,6 +123,8 @@ class ResponsesAdapter(SdkAdapter["ResponsesSdk", ResponsesExchange]):
         text, model = exchange.error_answer.lower(), call.model
         if "encrypted" in text and self._reasons(model) and "could not be verified" not in text:
             self._plain.add(model)
+        elif call.request.reply_schema is not None and "text.format" in text and model not in self._loose:
+            self._loose.add(model)
         elif "reasoning.effort" in text and self._own_effort(call) is not None:
             self._left_alone.add(model)
         elif "max_output_tokens" in text and call.bound_is_assumed and self._bound(call) is not None:

@@ -118,6 +118,7 @@ class OpenAISdk:
         cache_key: str | None,
         with_usage: bool,
         max_field: str,
+        response_format: Mapping[str, Any] | None = None,
         on_delta: Callable[[Delta], None],
     ) -> LibraryReply:
         """Send one request and read the reply through the library.
@@ -132,8 +133,11 @@ class OpenAISdk:
         }
         if cache_key is not None:
             model_settings["openai_prompt_cache_key"] = cache_key
-        if self._settings.extra_body:
-            model_settings["extra_body"] = dict(self._settings.extra_body)
+        extra = dict(self._settings.extra_body)
+        if response_format is not None:
+            extra["response_format"] = response_format
+        if extra:
+            model_settings["extra_body"] = extra
         return await read_reply(
             model,
             messages_for_library(call.request.messages, self._origin),

@@ -13,6 +13,7 @@ from remit.errors import ProviderError
 from remit.models._attempt import AttemptCall, Broken, Completed, Outcome
 from remit.models._ending import Ending
 from remit.models._estimate import estimate_input_tokens
+from remit.models._json_mode import as_call_deltas, read_json_reply
 from remit.models._members import Member, bound_to, choose, may_serve_after
 from remit.models._messages import AssistantMessage, UserMessage
 from remit.models._options import check_options
@@ -213,7 +214,15 @@ class Pool:
                 await self._keep_pause(member, progress, remaining_s)
             waited_ms = _ms(self._clock.monotonic() - began)
             progress.ordinal += 1
-            return await self._attempt(member, request, progress.ordinal, waited_ms, ledger, show)
+            form = member.form(request)
+            if form.reply_schema is None:
+                return await self._attempt(member, form, progress.ordinal, waited_ms, ledger, show)
+            outcome, attempt_id = await self._attempt(
+                member, form, progress.ordinal, waited_ms, ledger, as_call_deltas(show)
+            )
+            if isinstance(outcome, Completed):
+                outcome = read_json_reply(outcome, new_id=lambda: self._ids.new("call"))
+            return outcome, attempt_id
 
     def _plan_retry(self, outcome: Broken, member: Member, progress: _Progress) -> None:
         """Say who is asked next and when, or give up.
@@ -223,6 +232,9 @@ class Pool:
         """
         progress.last = outcome
         progress.not_before.pop(member.model, None)
+        if member.learns_json(outcome):
+            progress.again = member
+            return
         if outcome.adapted and progress.adaptations < _MAX_ADAPTATIONS:
             progress.adaptations += 1
             progress.again = member

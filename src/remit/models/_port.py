@@ -35,6 +35,8 @@ class ModelRequest:
     """The stage's own options (temperature, reasoning_effort, …), of the stage binding."""
     max_output_tokens: int | None = None
     """None: the member's own maximum."""
+    reply_schema: Mapping[str, Any] | None = None
+    """The JSON schema that the reply's text must keep to; set by the pool for members that reply in JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

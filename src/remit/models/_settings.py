@@ -153,18 +153,13 @@ class PoolMember(Model):
     max_concurrency: int | None = Field(default=None, ge=1)
     """Requests in flight at once; None: no bound."""
     tool_mode: Literal["auto", "native", "json"] = "auto"
+    """`native`: it calls tools itself; `json`: each reply is one JSON object, a tool call. `auto`: native,
+    but json once its server says that it can't."""
     max_output_tokens: int | None = Field(default=None, ge=1)
     """The model's longest reply, where it isn't known by name."""
     context_window_tokens: int | None = Field(default=None, ge=1)
     images: bool | None = None
     """Whether the model takes pictures, where it isn't known by name; None: it does."""
-
-    @field_validator("tool_mode")
-    @classmethod
-    def _ready_mode(cls, mode: str) -> str:
-        if mode == "json":
-            raise ConfigError('tool_mode = "json" comes with a later version; use "auto" or "native"')
-        return mode
 
     @property
     def provider_name(self) -> str:

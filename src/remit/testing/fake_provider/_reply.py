@@ -15,6 +15,7 @@ from remit.testing.fake_provider._shapes import is_array, is_object
 UsageForm = Literal["final", "each_chunk", "none"]
 Framing = Literal["chunked", "length", "close"]
 Break = Literal["close", "reset", "hang"]
+_SUBMIT_IN_TEXT = re.compile(r"calling `submit_(?P<stage>plan|work|review)`")
 _MODEL_IN_PATH = re.compile(r"/(?:models?|deployments)/(?P<model>[^/:?]+)")
 
 
@@ -168,7 +169,9 @@ class RecordedRequest:
         for name in self.tool_names:
             if name.startswith("submit_"):
                 return name.removeprefix("submit_")
-        return None
+        # A model that replies in JSON is offered its tools in the schema, or in the prompt.
+        found = _SUBMIT_IN_TEXT.search(self.text) if not self.tool_names else None
+        return found["stage"] if found is not None else None
 
     @property
     def text(self) -> str:

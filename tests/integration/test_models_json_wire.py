@@ -1,0 +1,106 @@
+"""`tool_mode` over real HTTP: who is held to a schema, and who learns that it has no tools."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from model_kit import PROMPT, MemoryLedger, ask, need_sdk, pool_for, request
+from remit.errors import ProviderError
+from remit.models import ToolResult, ToolResultsMessage
+from remit.testing import (
+    AnthropicDialect,
+    FakeProvider,
+    GeminiDialect,
+    OpenAIChatDialect,
+    OpenAIResponsesDialect,
+    Reply,
+)
+
+JSON = {"tool_mode": "json"}
+SAID = json.dumps({"thought": "Look.", "call": {"tool": "read_file", "arguments": {"relative_path": "a"}}})
+CASES: dict[str, tuple[str, str, Any]] = {
+    "compatible": ("openai-compatible", "tiny", lambda: OpenAIChatDialect(models=None)),
+    "chat": ("openai-chat", "gpt-4.1", OpenAIChatDialect),
+    "responses": ("openai", "gpt-5.2", OpenAIResponsesDialect),
+    "anthropic": ("anthropic", "claude-sonnet-4-6", AnthropicDialect),
+    "google": ("google", "gemini-3.8-flash", GeminiDialect),
+    "google without both": ("google", "gemini-2.5-flash", GeminiDialect),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_two_rounds(case: str) -> None:
+    """R31: over each dialect a round is one JSON object, held to its schema where the provider can."""
+    kind, model, dialect = CASES[case]
+    need_sdk(kind)
+    with FakeProvider([SAID, SAID], dialect=dialect()) as fake:
+        async with pool_for(fake, kind=kind, model=model, member=JSON) as pool:
+            reply = await ask(pool)
+            (call,) = reply.message.tool_calls
+            results = ToolResultsMessage(
+                results=(ToolResult(tool_call_id=call.tool_call_id, name=call.name, content="found"),)
+            )
+            again = await ask(pool, request(*PROMPT, reply.message, results))
+        first, second = (got.json for got in fake.requests)
+    assert (call.name, json.loads(call.arguments), reply.finish) == (
+        "read_file",
+        {"relative_path": "a"},
+        "tool_calls",
+    )
+    assert again.message.tool_calls[0].tool_call_id != call.tool_call_id
+    assert "tools" not in first
+    held = "anyOf" in json.dumps([first.get(key) for key in ("response_format", "text", "generationConfig")])
+    assert held is (kind != "anthropic")
+    assert json.dumps(SAID)[1:-1] in json.dumps(second)
+    assert "Result of `read_file` (success)" in json.dumps(second)
+
+
+async def test_auto_learns() -> None:
+    """`auto` asks natively, and changes over for good when the server says that it can't; a row for each."""
+    refusal = {"error": {"message": "registry/library/tiny:latest does not support tools"}}
+    ledger = MemoryLedger()
+    with FakeProvider(
+        [Reply(status=400, body=refusal), SAID, SAID], dialect=OpenAIChatDialect(models=None)
+    ) as fake:
+        async with pool_for(fake, kind="openai-compatible", model="tiny") as pool:
+            assert (await ask(pool, ledger=ledger)).message.tool_calls
+            assert (await ask(pool, ledger=ledger)).message.tool_calls
+        asked = ["tools" in got.json for got in fake.requests]
+    assert asked == [True, False, False]
+    assert ledger.statuses == ["refused", "completed", "completed"]
+
+
+async def test_native_is_native() -> None:
+    """R56: who was told to call tools natively, and can't, says so."""
+    refusal = {"error": {"message": "tiny does not support tools"}}
+    with FakeProvider([Reply(status=400, body=refusal)], dialect=OpenAIChatDialect(models=None)) as fake:
+        async with pool_for(fake, kind="openai-compatible", member={"tool_mode": "native"}) as pool:
+            with pytest.raises(ProviderError):
+                await ask(pool)
+        assert len(fake.requests) == 1
+
+
+@pytest.mark.parametrize("case", ["compatible", "responses", "google"])
+async def test_a_server_that_holds_to_nothing(case: str) -> None:
+    """A server that refuses schemas is asked without, once and for all: the schema stands in the prompt."""
+    kind, model, dialect = CASES[case]
+    need_sdk(kind)
+    words = {"compatible": "response_format", "responses": "text.format", "google": "json schema"}[case]
+    refusal = {"error": {"message": f"{words} is not supported here"}}
+    ledger = MemoryLedger()
+    with FakeProvider([Reply(status=400, body=refusal), SAID, SAID], dialect=dialect()) as fake:
+        async with pool_for(fake, kind=kind, model=model, member=JSON) as pool:
+            for _ in range(2):
+                assert (await ask(pool, ledger=ledger)).message.tool_calls
+    assert ledger.statuses == ["refused", "completed", "completed"]
+
+
+async def test_a_reply_that_was_cut() -> None:
+    """R32: what the token limit cut is no call."""
+    with FakeProvider([Reply(text=SAID, finish="length")], dialect=OpenAIChatDialect(models=None)) as fake:
+        async with pool_for(fake, kind="openai-compatible", member=JSON) as pool:
+            reply = await ask(pool)
+    assert (reply.finish, reply.message.tool_calls) == ("length", ())
