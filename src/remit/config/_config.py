@@ -9,7 +9,7 @@ from pathlib import Path
 
 from remit.admission import ALL_OVERRIDES, Binding, StageBinding
 from remit.config._folders import make_data_folder, refuse_data_inside
-from remit.config._providers import IMPLICIT_PROVIDERS, resolve_provider
+from remit.config._providers import IMPLICIT_PROVIDERS, find_implicit, resolve_provider
 from remit.config._schema import HostTable, ProviderTable
 from remit.contract import LimitRequest
 from remit.errors import ConfigError
@@ -52,7 +52,7 @@ class Config:
 
     def find_provider(self, name: str) -> ProviderTable | None:
         """A provider's table: configured, or implied by its name."""
-        return self.providers.get(name) or IMPLICIT_PROVIDERS.get(name)
+        return self.providers.get(name) or find_implicit(name, self.environment)
 
     def get_provider(self, name: str) -> ProviderSettings:
         """A provider with its key.

@@ -24,7 +24,7 @@ from remit.config._folders import data_folder
 from remit.config._later import refuse_later_workspace
 from remit.config._local import find_local_server
 from remit.config._merge import Table, merge_settings, narrow_limits_of
-from remit.config._providers import DEFAULT_MODELS, IMPLICIT_PROVIDERS, LATER_KEYS
+from remit.config._providers import DEFAULT_MODELS, IMPLICIT_PROVIDERS, find_implicit
 from remit.config._schema import FileShape, NodeTable, ProviderTable
 from remit.config._trust import TrustStore, is_inside, refuse_untrusted
 from remit.errors import ConfigError
@@ -106,19 +106,20 @@ def with_default_model(config: Config) -> Config:
     if "default" in config.pools:
         return config
     for name, model in DEFAULT_MODELS.items():
-        table = IMPLICIT_PROVIDERS[name]
-        if table.api_key_env is not None and config.environment.get(table.api_key_env, "").strip():
+        table = find_implicit(name, config.environment)
+        if table is None or table.api_key_env is None:
+            continue
+        if config.environment.get(table.api_key_env, "").strip():
             return _with_pool(config, model, note=f"model {model}, since {table.api_key_env} is set")
     local = find_local_server()
     if local is not None:
         model = f"local:{local.model}"
         config = _with_local(config, model, local.provider())
         return _with_pool(config, model, note=f"model {model} of the server at {local.base_url}")
-    later = [key for key in LATER_KEYS if config.environment.get(key)]
-    hint = f" ({', '.join(later)}: that provider comes with a later version)" if later else ""
+    keys = [table.api_key_env for table in IMPLICIT_PROVIDERS.values() if table.api_key_env is not None]
     raise ConfigError(
-        "no model to run with: set OPENAI_API_KEY or ANTHROPIC_API_KEY, or name one with "
-        f"--model NAME:MODEL{hint}; `remit demo` needs none",
+        f"no model to run with: set {', '.join(keys[:-1])} or {keys[-1]}, or name one with "
+        "--model NAME:MODEL; `remit demo` needs none",
         param="model",
     )
 

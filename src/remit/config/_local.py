@@ -21,10 +21,12 @@ class LocalServer:
 
     base_url: str
     model: str
+    kind: str = "openai-compatible"
+    """`ollama` where it is one, since its window can only be set in its own form."""
 
     def provider(self) -> ProviderTable:
         """It as a provider; its models are free."""
-        return ProviderTable(kind="openai-compatible", base_url=self.base_url)
+        return ProviderTable(kind=self.kind, base_url=self.base_url)
 
 
 def find_local_server(ports: tuple[int, ...] = _PORTS) -> LocalServer | None:
@@ -32,21 +34,31 @@ def find_local_server(ports: tuple[int, ...] = _PORTS) -> LocalServer | None:
     for port in ports:
         model = _first_model(port)
         if model is not None:
-            return LocalServer(f"http://127.0.0.1:{port}/v1", model)
+            kind = "ollama" if _is_ollama(port) else "openai-compatible"
+            return LocalServer(f"http://127.0.0.1:{port}/v1", model, kind)
     return None
 
 
-def _first_model(port: int) -> str | None:
+def _is_ollama(port: int) -> bool:
+    body = _get(port, "/api/version")
+    return isinstance(body, dict) and isinstance(cast("dict[str, Any]", body).get("version"), str)
+
+
+def _get(port: int, path: str) -> Any:
+    """What a server on this machine answers; None where it doesn't, or no JSON."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_PATIENCE_S)
     try:
-        connection.request("GET", "/v1/models", headers={"Accept": "application/json"})
+        connection.request("GET", path, headers={"Accept": "application/json"})
         answer = connection.getresponse()
-        body = load_json(answer.read(_LARGEST_BYTES)) if answer.status == http.HTTPStatus.OK else None
+        return load_json(answer.read(_LARGEST_BYTES)) if answer.status == http.HTTPStatus.OK else None
     except (OSError, http.client.HTTPException, StrictJsonError):
         return None
     finally:
         connection.close()
-    for model in _entries(body):
+
+
+def _first_model(port: int) -> str | None:
+    for model in _entries(_get(port, "/v1/models")):
         name = model.get("id")
         if isinstance(name, str) and name and not any(character.isspace() for character in name):
             return name

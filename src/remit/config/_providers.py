@@ -17,19 +17,39 @@ IMPLICIT_PROVIDERS: dict[str, ProviderTable] = {
     "openai": ProviderTable(kind="openai", api_key_env="OPENAI_API_KEY"),
     "anthropic": ProviderTable(kind="anthropic", api_key_env="ANTHROPIC_API_KEY"),
     "google": ProviderTable(kind="google", api_key_env="GEMINI_API_KEY"),
+    "openrouter": ProviderTable(kind="openrouter", api_key_env="OPENROUTER_API_KEY"),
+    "ollama": ProviderTable(kind="ollama"),
 }
 """Providers that need no table: their key's variable is all there is to say."""
 
-DEFAULT_MODELS: dict[str, str] = {"openai": "openai:gpt-5.2", "anthropic": "anthropic:claude-sonnet-5-5"}
+_OTHER_VARIABLES = {"GEMINI_API_KEY": "GOOGLE_API_KEY"}
+"""Where a key also stands, by the variable that wins."""
+
+DEFAULT_MODELS: dict[str, str] = {
+    "openai": "openai:gpt-5.2",
+    "anthropic": "anthropic:claude-sonnet-5-5",
+    "google": "google:gemini-3.8-flash",
+    "openrouter": "openrouter:openai/gpt-5.2",
+}
 """What an implicit provider is asked for when nothing names a model; the first with a key is taken."""
 
-LATER_KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY", "OPENROUTER_API_KEY")
-"""Keys whose providers a later version speaks to; named in the message when nothing else is there."""
+
+def find_implicit(name: str, environment: Mapping[str, str]) -> ProviderTable | None:
+    """A provider that nobody configured, with the variable in which its key stands."""
+    table = IMPLICIT_PROVIDERS.get(name)
+    if table is None or table.api_key_env is None or environment.get(table.api_key_env, "").strip():
+        return table
+    other = _OTHER_VARIABLES.get(table.api_key_env)
+    found = other is not None and environment.get(other, "").strip()
+    return table.model_copy(update={"api_key_env": other}) if found else table
+
 
 _PLAIN = (
     "base_url",
     "organization",
     "project",
+    "api_version",
+    "location",
     "proxy",
     "connect_timeout_ms",
     "first_byte_timeout_ms",

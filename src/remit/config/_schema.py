@@ -58,7 +58,8 @@ class ProviderTable(Model):
     """`[providers.NAME]`: a provider as it stands in a file; keys are named, never written inline."""
 
     kind: str
-    """openai, openai-chat, openai-compatible, anthropic or scripted."""
+    """How it is spoken to: openai, openai-chat, openai-compatible, anthropic, google, azure, vertex,
+    openrouter, ollama or scripted."""
     api_key_env: str | None = None
     """The environment variable that holds the key."""
     api_key_file: str | None = None
@@ -66,6 +67,10 @@ class ProviderTable(Model):
     base_url: str | None = None
     script: str | None = None
     """The file that a scripted provider plays; a relative one is relative to the file that names it."""
+    api_version: str | None = None
+    """Of Azure's older paths; without it `/openai/v1` is used."""
+    location: str | None = None
+    """Of Vertex: a region, or `global`."""
     organization: str | None = None
     project: str | None = None
     header_env: dict[str, str] = Field(default_factory=dict[str, str])

@@ -49,6 +49,8 @@ class AttemptCall:
     """`NAME:MODEL`."""
     max_output_tokens: int | None
     """The bound to send; None: none."""
+    window_tokens: int | None = None
+    """The context window, where it is known."""
     bound_is_assumed: bool = False
     """Nobody asked for that bound: it is what we assume of a model that isn't known."""
 

@@ -11,6 +11,7 @@ from remit.models._anthropic import AnthropicAdapter
 from remit.models._attempt import Adapter
 from remit.models._google import GoogleAdapter
 from remit.models._members import Member, ProviderHandle
+from remit.models._ollama import OllamaAdapter
 from remit.models._openai_chat import OpenAIChatAdapter
 from remit.models._openai_responses import ResponsesAdapter
 from remit.models._pool import Pool, Prices
@@ -55,11 +56,13 @@ class Providers:
         match kind:
             case "openai":
                 return ResponsesAdapter(settings, clock=self._clock, ids=self._ids)
-            case "openai-chat" | "openai-compatible":
+            case "openai-chat" | "openai-compatible" | "azure" | "openrouter":
                 return OpenAIChatAdapter(settings, clock=self._clock, ids=self._ids)
+            case "ollama":
+                return OllamaAdapter(settings, clock=self._clock, ids=self._ids)
             case "anthropic":
                 return AnthropicAdapter(settings, clock=self._clock, ids=self._ids)
-            case "google":
+            case "google" | "vertex":
                 return GoogleAdapter(settings, clock=self._clock, ids=self._ids)
             case "scripted":
                 return ScriptedAdapter(settings, clock=self._clock)

@@ -10,6 +10,7 @@ from remit.models._attempt import AttemptCall, Broken
 from remit.models._chat_calls import CallSlot
 from remit.models._chat_observer import ChatObserver, ChatReading
 from remit.models._exchange import WireExchange
+from remit.models._local_prompts import was_cut
 from remit.models._port import Finish
 
 if TYPE_CHECKING:
@@ -63,10 +64,31 @@ class ChatExchange(WireExchange):
         new_id: Callable[[], str],
         now: Callable[[], datetime],
     ) -> None:
-        self._chat = ChatObserver(used_ids=used_ids, new_id=new_id)
+        self._chat = self._make_observer(used_ids, new_id)
         super().__init__(call=call, waits=waits, mask=mask, observer=self._chat, now=now)
         self.effort_sent: str | None = None
         self.effort_is_ours = False
+        self.may_cut_prompts = False
+        """Whether the server is of a kind that may drop what doesn't fit, and say nothing."""
+
+    def _make_observer(self, used_ids: Iterable[str], new_id: Callable[[], str]) -> ChatObserver:
+        return ChatObserver(used_ids=used_ids, new_id=new_id)
+
+    def prompt_cut(self, call: AttemptCall) -> Broken | None:
+        """The failure that it is when the server has read less than the prompt; None where it read it all."""
+        if not self.may_cut_prompts:
+            return None
+        usage = self.usage_so_far()
+        window = call.window_tokens
+        if not was_cut(call.request.messages, read_tokens=usage.input_tokens, window_tokens=window):
+            return None
+        known = f"its window of {window} tokens" if window else "its window"
+        detail = (
+            f"the server cut the prompt to {known}: it read {usage.input_tokens} tokens of more. Give the "
+            "model a larger window: `context_window_tokens` of the pool's member, for a server that isn't "
+            "Ollama its own setting too"
+        )
+        return self._break("failed", "context_length", detail, retryable=False)
 
     @property
     def reading(self) -> ChatReading:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from remit.models._chat_calls import CallSlots
 from remit.models._chat_usage import read_chat_usage
+from remit.models._gateway import add_details
 from remit.models._reading import ChunkShapeError, WireReading
 from remit.models._sse import EventTooLongError, SseEvent, SseReader
 from remit.models._wire import finite, is_array, is_object
@@ -30,6 +31,8 @@ class ChatReading(WireReading):
     refusal: str = ""
     extra_content: Any = None
     """Opaque fields beside the text."""
+    reasoning_details: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """A gateway's own form of reasoning: text, summaries, seals, each with its signature."""
 
     @property
     def complete(self) -> bool:
@@ -211,6 +214,8 @@ class ChatObserver:
             self.reading.refusal += refusal
         if delta.get("extra_content"):
             self.reading.extra_content = delta["extra_content"]
+        if delta.get("reasoning_details") is not None:
+            add_details(self.reading.reasoning_details, delta["reasoning_details"])
         pieces = delta.get("tool_calls")
         if pieces is None:
             return False

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from remit.models._transport import Waits
 
-_REQUEST_ID_HEADERS = ("x-request-id", "request-id", "x-amzn-requestid", "cf-ray")
+_REQUEST_ID_HEADERS = ("x-request-id", "request-id", "x-amzn-requestid", "apim-request-id", "cf-ray")
 
 
 class DispatchError(Exception):
@@ -43,6 +43,9 @@ class WireExchange:
         observer: Reads the dialect.
         now: For dates in headers.
     """
+
+    lines_of_json = False
+    """Whether the dialect streams one JSON object a line, in place of events."""
 
     def __init__(
         self,

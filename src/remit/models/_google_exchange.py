@@ -88,6 +88,13 @@ class GeminiExchange(WireExchange):
         kind = _FINISH.get(reading.finish_word or "")
         return "tool_calls" if kind == "stop" and reading.calls else kind
 
+    def broken(self, error: BaseException | None) -> Broken | None:
+        """What went wrong; a login that isn't there or isn't taken is found before anything is sent."""
+        if self.status is None and error is not None and type(error).__module__.startswith("google.auth"):
+            text = f"no login for Google: {type(error).__name__}: {error}"
+            return self._break("failed", "auth", text, retryable=False)
+        return super().broken(error)
+
     def _check_model(self, request: httpx2.Request) -> None:
         if not request.url.path.endswith(f"/{self._call.model}:streamGenerateContent"):
             raise DispatchError(f"the request isn't for {self._call.model}")

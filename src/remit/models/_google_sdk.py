@@ -129,4 +129,13 @@ def _make_client(settings: ProviderSettings, http: httpx2.AsyncClient) -> Client
         headers=own_headers(settings),
         httpx_async_client=http,
     )
-    return Client(vertexai=False, api_key=key or NO_KEY, http_options=options)
+    if settings.kind == "google":
+        return Client(vertexai=False, api_key=key or NO_KEY, http_options=options)
+    if key:
+        return Client(vertexai=True, api_key=key, http_options=options)
+    return Client(
+        vertexai=True,
+        project=settings.project,
+        location=settings.location or "global",
+        http_options=options,
+    )

@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from remit.models._attempt import AttemptCall, Broken, Exchange, Outcome
 from remit.models._chat_exchange import ChatExchange
+from remit.models._gateway import gateway_fields, with_details
 from remit.models._messages import AssistantBlock, TextBlock
 from remit.models._options import OPENAI_KINDS, default_effort
 from remit.models._port import Delta, ModelRequest
@@ -32,7 +33,7 @@ _SCHEMA_WORDS = ("response_format", "json_schema", "schema", "grammar", "guided"
 
 
 class OpenAIChatAdapter(SdkAdapter["OpenAISdk", ChatExchange]):
-    """One provider that speaks Chat Completions: of kind `openai-chat` or `openai-compatible`."""
+    """One provider that speaks Chat Completions: OpenAI's own, Azure's, a gateway, any compatible server."""
 
     def __init__(self, settings: ProviderSettings, *, clock: Clock, ids: Ids) -> None:
         super().__init__(settings, clock=clock, ids=ids)
@@ -46,6 +47,9 @@ class OpenAIChatAdapter(SdkAdapter["OpenAISdk", ChatExchange]):
         self._efforts: dict[str, str] = {}
         """For each model the effort to send where the stage gave none, once the provider refused our own."""
 
+        self._sessions = settings.kind in ("openai", "openai-chat")
+        """Whether the run's id goes along as the key of a cache, and not in a header."""
+
     def _load(self) -> OpenAISdk:
         module: Any = importlib.import_module("remit.models._openai_warm_up")
         module.warm_up()
@@ -56,8 +60,10 @@ class OpenAIChatAdapter(SdkAdapter["OpenAISdk", ChatExchange]):
         assert isinstance(exchange, ChatExchange)
         return exchange
 
+    exchange_class: ClassVar[type[ChatExchange]] = ChatExchange
+
     def _exchange(self, call: AttemptCall, sdk: OpenAISdk) -> ChatExchange:
-        return ChatExchange(
+        exchange = self.exchange_class(
             call=call,
             waits=sdk.waits,
             mask=self._mask,
@@ -65,23 +71,33 @@ class OpenAIChatAdapter(SdkAdapter["OpenAISdk", ChatExchange]):
             new_id=lambda: self._ids.new("call"),
             now=self._clock.now,
         )
+        exchange.may_cut_prompts = self._settings.kind in ("openai-compatible", "ollama")
+        return exchange
 
     async def _send(
         self, call: AttemptCall, exchange: ChatExchange, on_delta: Callable[[Delta], None]
     ) -> LibraryReply:
         request = call.request
         effort = request.options.get("reasoning_effort") or self._own_effort(call, exchange)
+        if self._settings.kind == "openrouter":
+            effort = None  # it has a field of its own, which every model behind it takes
         return await self.sdk.send(
             call,
             exchange,
             settings=_settings_for(request, effort, self._bound(call)),
             headers=self._headers(call),
-            cache_key=cache_key(request.run_id) if self._settings.kind in OPENAI_KINDS else None,
+            cache_key=cache_key(request.run_id) if self._sessions else None,
             with_usage=self._usage_on_demand,
             max_field=self._max_field,
-            response_format=self._response_format(call),
+            extra_body=self._extra_body(call),
             on_delta=on_delta,
         )
+
+    def _extra_body(self, call: AttemptCall) -> dict[str, Any]:
+        """What goes out beside what the library knows."""
+        form = self._response_format(call)
+        extra: dict[str, Any] = {} if form is None else {"response_format": form}
+        return {**extra, **gateway_fields(call)} if self._settings.kind == "openrouter" else extra
 
     def _response_format(self, call: AttemptCall) -> dict[str, Any] | None:
         schema = call.request.reply_schema
@@ -107,7 +123,7 @@ class OpenAIChatAdapter(SdkAdapter["OpenAISdk", ChatExchange]):
     def _headers(self, call: AttemptCall) -> dict[str, str]:
         """Beside the SDK's own: who we are, and the run's id as the provider's session id."""
         headers = {"X-Client-Request-Id": call.attempt_id}
-        if self._settings.kind not in OPENAI_KINDS:
+        if not self._sessions:
             headers["X-Session-Id"] = call.request.run_id
         return headers
 
@@ -139,7 +155,11 @@ class OpenAIChatAdapter(SdkAdapter["OpenAISdk", ChatExchange]):
 def judge_chat(call: AttemptCall, exchange: ChatExchange, reply: LibraryReply) -> Outcome:
     """A whole reply, checked against what stood on the wire."""
     reading = exchange.reading
+    if cut := exchange.prompt_cut(call):
+        return cut
     blocks = _with_extra(tuple(clean_block(block) for block in reply.blocks), reading.extra_content)
+    if reading.reasoning_details:
+        blocks = with_details(blocks, reading.reasoning_details, provider=call.full_model.partition(":")[0])
     if reading.refusal:
         blocks += (TextBlock(text=clean_text(reading.refusal)[0], details={"refusal": True}),)
     return judge(call, exchange, reply, names=[slot.name for slot in exchange.calls], blocks=blocks)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any, cast
+from urllib.parse import quote
 
 import httpx2
 from openai import AsyncOpenAI, Omit
 from openai.types import chat
-from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.messages import ModelResponse, TextPart, ThinkingPart, ToolCallPart
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIChatModelSettings
 from pydantic_ai.profiles.openai import OpenAIModelProfile
 from pydantic_ai.providers import Provider
@@ -17,6 +19,7 @@ from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
 from remit.models._arguments import wire_arguments
 from remit.models._attempt import AttemptCall
+from remit.models._gateway import put_details
 from remit.models._library_messages import Origin, messages_for_library
 from remit.models._library_stream import ToolForms, read_reply
 from remit.models._options import OPENAI_KINDS
@@ -74,6 +77,8 @@ class _ChatModel(OpenAIChatModel):
     def _map_model_response(self, message: ModelResponse) -> chat.ChatCompletionMessageParam | None:
         mapped = super()._map_model_response(message)
         for part in message.parts:
+            if mapped is not None and isinstance(part, ThinkingPart) and part.provider_details:
+                put_details(cast("dict[str, Any]", mapped), part.provider_details)
             if mapped is not None and isinstance(part, TextPart) and part.provider_details:
                 extra = part.provider_details.get(_TEXT_EXTRA)
                 if extra is not None:
@@ -87,10 +92,8 @@ class OpenAISdk:
     def __init__(self, settings: ProviderSettings, *, inner: httpx2.AsyncBaseTransport | None = None) -> None:
         self.waits = waits_of(settings)
         self._settings = settings
-        transport = make_observed(settings, inner)
-        self._client = make_openai_client(settings, transport)
-        requests = openai_requests(self._client, transport, "chat/completions", settings)
-        self._plain = PlainClient(self._client.base_url, requests)
+        self._transport = make_observed(settings, inner)
+        self._client = make_openai_client(settings, self._transport)
         self._provider: Provider[AsyncOpenAI] = (
             OpenAIProvider(openai_client=self._client)
             if settings.kind in OPENAI_KINDS
@@ -118,7 +121,7 @@ class OpenAISdk:
         cache_key: str | None,
         with_usage: bool,
         max_field: str,
-        response_format: Mapping[str, Any] | None = None,
+        extra_body: Mapping[str, Any] | None = None,
         on_delta: Callable[[Delta], None],
     ) -> LibraryReply:
         """Send one request and read the reply through the library.
@@ -133,20 +136,39 @@ class OpenAISdk:
         }
         if cache_key is not None:
             model_settings["openai_prompt_cache_key"] = cache_key
-        extra = dict(self._settings.extra_body)
-        if response_format is not None:
-            extra["response_format"] = response_format
+        extra = {**(extra_body or {}), **self._settings.extra_body}
         if extra:
             model_settings["extra_body"] = extra
+        # Behind a gateway stand many vendors: what is opaque goes back to the same model only.
+        gateway = self._settings.kind == "openrouter"
+        origin = replace(self._origin, model=call.full_model) if gateway else self._origin
         return await read_reply(
             model,
-            messages_for_library(call.request.messages, self._origin),
+            messages_for_library(call.request.messages, origin),
             record,
             settings=model_settings,
             parameters=self._tools.of(call.request.tools),
             origin=self._origin,
             on_delta=on_delta,
         )
+
+    def _plain_client(self, model: str) -> PlainClient:
+        """What sends the requests for a model."""
+        return self._sending_to(self._path_for(model))
+
+    def _sending_to(
+        self, path: str, convert: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    ) -> PlainClient:
+        requests = openai_requests(self._client, self._transport, path, self._settings)
+        return PlainClient(self._client.base_url, requests, convert=convert)
+
+    def _path_for(self, model: str) -> str:
+        if self._settings.kind != "azure":
+            return "chat/completions"
+        version = self._settings.api_version
+        if version is None:
+            return "openai/v1/chat/completions"
+        return f"openai/deployments/{quote(model, safe='')}/chat/completions?api-version={version}"
 
     def _model(self, name: str, with_usage: bool, max_field: str) -> _ChatModel:
         key = (name, with_usage, max_field)
@@ -160,7 +182,7 @@ class OpenAISdk:
                 profile["thinking_tags"] = _NO_TAG
             model = _ChatModel(name, provider=self._provider, profile=profile)
             model.with_usage = with_usage
-            model.plain = self._plain
+            model.plain = self._plain_client(name)
             self._models[key] = model
         return model
 
@@ -177,7 +199,7 @@ def make_openai_client(settings: ProviderSettings, transport: ObservingTransport
         default_headers=headers,
         max_retries=0,
         timeout=make_timeout(settings),
-        http_client=make_http_client(settings, transport, _leave_out_no_key),
+        http_client=make_http_client(settings, transport, _sign_of(settings)),
     )
     # What the SDK found in OPENAI_ORG_ID, OPENAI_PROJECT_ID, OPENAI_ADMIN_KEY and OPENAI_CUSTOM_HEADERS is
     # the user's own, and isn't for whichever provider stands in the configuration.
@@ -191,7 +213,17 @@ def openai_requests(
     client: AsyncOpenAI, transport: ObservingTransport, path: str, settings: ProviderSettings
 ) -> PlainRequests:
     """Requests to one path of the provider, as the SDK would sign them."""
-    return PlainRequests(client, transport, path, timeout=make_timeout(settings), sign=_leave_out_no_key)
+    return PlainRequests(client, transport, path, timeout=make_timeout(settings), sign=_sign_of(settings))
+
+
+def _sign_of(settings: ProviderSettings) -> Callable[[httpx2.Request], Awaitable[None]]:
+    return _sign_for_azure if settings.kind == "azure" else _leave_out_no_key
+
+
+async def _sign_for_azure(request: httpx2.Request) -> None:
+    """The key in the header of its own that Azure wants."""
+    request.headers["api-key"] = request.headers["authorization"].removeprefix("Bearer ")
+    del request.headers["authorization"]
 
 
 async def _leave_out_no_key(request: httpx2.Request) -> None:

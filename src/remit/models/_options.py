@@ -12,7 +12,8 @@ from typing import Any
 from remit.errors import ConfigError
 from remit.models._catalog import KnownModel, find_claude, find_gemini, find_openai_model
 
-OPENAI_KINDS = frozenset({"openai", "openai-chat"})
+OPENAI_KINDS = frozenset({"openai", "openai-chat", "azure"})
+"""Kinds behind which OpenAI's own models stand, in the words that those take."""
 GOOGLE_KINDS = frozenset({"google", "vertex"})
 SAMPLING = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -192,6 +193,8 @@ _CHECKS_OF_KIND: dict[str, dict[str, Callable[[Any], str | None] | None]] = {
         "reasoning_effort": _word("none", "low", "medium", "high", "xhigh", "max"),
         "service_tier": _word("auto", "default"),
     },
+    "ollama": {"verbosity": None, "parallel_tool_calls": None, "service_tier": None},
+    "openrouter": {"service_tier": None},
     "google": _OF_GEMINI,
     "vertex": _OF_GEMINI,
 }

@@ -9,7 +9,7 @@ a twentieth of that. A chunk that isn't goes the SDK's way.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from openai import AsyncStream, NotGiven, Omit
@@ -26,10 +26,17 @@ class StreamError(Exception):
 class PlainClient:
     """Stands where the library expects `client.chat.completions`."""
 
-    def __init__(self, base_url: Any, requests: PlainRequests) -> None:
+    def __init__(
+        self,
+        base_url: Any,
+        requests: PlainRequests,
+        *,
+        convert: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    ) -> None:
         self.base_url = base_url
         """Where the SDK sends to."""
         self._requests = requests
+        self._convert = convert
         self.chat = self
         self.completions = self
 
@@ -39,7 +46,10 @@ class PlainClient:
         extra_body: Mapping[str, Any] = arguments.pop("extra_body") or {}
         arguments.pop("timeout")  # never set: the transport bounds the waits
         body = {name: value for name, value in arguments.items() if not isinstance(value, (Omit, NotGiven))}
-        response = await self._requests.send({**body, **extra_body}, headers)
+        body |= extra_body
+        if self._convert is not None:
+            body = self._convert(body)
+        response = await self._requests.send(body, headers)
         return cast("AsyncStream[ChatCompletionChunk]", RecordStream(response, read_chunk))
 
 

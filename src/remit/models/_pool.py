@@ -126,6 +126,7 @@ class Pool:
         for member in self._members:
             if member.settings.order == first:
                 await member.provider.adapter.prepare()
+                await member.look()
 
     async def aclose(self) -> None:
         """Close the providers' connections; for a pool that shares none."""
@@ -147,6 +148,7 @@ class Pool:
         while True:
             member = self._pick(progress)
             await member.provider.adapter.prepare()
+            await member.look()
             member.in_flight += 1
             try:
                 outcome, attempt_id = await self._try(
@@ -372,6 +374,7 @@ class Pool:
             attempt_id=start.attempt_id,
             model=member.settings.model_name,
             full_model=member.model,
+            window_tokens=member.found_window_tokens,
             max_output_tokens=granted if needed else None,
             bound_is_assumed=not asked and granted == start.max_output_tokens,
         )

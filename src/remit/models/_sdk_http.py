@@ -61,12 +61,16 @@ def own_headers(settings: ProviderSettings) -> dict[str, Any]:
     }
 
 
-def make_transport(settings: ProviderSettings) -> httpx2.AsyncBaseTransport:
+def make_ssl_context(settings: ProviderSettings) -> ssl.SSLContext:
+    """Whom to trust: the system's certificates, or those that are configured."""
     if settings.ca_file is not None:
-        context = ssl.create_default_context(cafile=str(settings.ca_file))
-    else:
-        context = httpx2.create_ssl_context()
-    proxy = settings.proxy or _proxy_from_environment(settings.url)
+        return ssl.create_default_context(cafile=str(settings.ca_file))
+    return httpx2.create_ssl_context()
+
+
+def make_transport(settings: ProviderSettings) -> httpx2.AsyncBaseTransport:
+    context = make_ssl_context(settings)
+    proxy = settings.proxy or proxy_from_environment(settings.url)
     context.set_alpn_protocols(["http/1.1"])
     limits = httpx2.Limits(max_connections=1, keepalive_expiry=_KEEPALIVE_S)
 
@@ -83,7 +87,7 @@ def make_timeout(settings: ProviderSettings) -> httpx2.Timeout:
     return httpx2.Timeout(connect=settings.connect_timeout_ms / 1000, read=None, write=_WRITE_S, pool=None)
 
 
-def _proxy_from_environment(url: str) -> str | None:
+def proxy_from_environment(url: str) -> str | None:
     """The proxy that the environment names for this address, as everywhere else on the machine."""
     parts = urlsplit(url)
     if urllib.request.proxy_bypass(parts.hostname or ""):

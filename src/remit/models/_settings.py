@@ -25,7 +25,18 @@ PROVIDER_KINDS = (
     "openrouter",
     "ollama",
 )
-SupportedKind = Literal["openai", "openai-chat", "openai-compatible", "anthropic", "google", "scripted"]
+SupportedKind = Literal[
+    "openai",
+    "openai-chat",
+    "openai-compatible",
+    "anthropic",
+    "google",
+    "azure",
+    "vertex",
+    "openrouter",
+    "ollama",
+    "scripted",
+]
 SUPPORTED_KINDS: tuple[str, ...] = get_args(SupportedKind)
 
 
@@ -55,6 +66,9 @@ def check_supported_kind(kind: str) -> None:
 
 _OPENAI_URL = "https://api.openai.com/v1"
 _ANTHROPIC_URL = "https://api.anthropic.com"
+_OPENROUTER_URL = "https://openrouter.ai/api/v1"
+_OLLAMA_URL = "http://127.0.0.1:11434"
+_OF_COMPATIBLE = ("openai-compatible", "openrouter")
 _GOOGLE_URL = "https://generativelanguage.googleapis.com"
 
 
@@ -75,7 +89,11 @@ class ProviderSettings(Model):
     headers: dict[str, Secret | str] = Field(default_factory=dict[str, Secret | str])
     """Sent with every request."""
     extra_body: dict[str, Any] = Field(default_factory=dict[str, Any])
-    """Fields added to every request body (`openai-compatible` only)."""
+    """Fields added to every request body (`openai-compatible` and `openrouter`)."""
+    api_version: str | None = Field(default=None, pattern=r"^[0-9A-Za-z.-]+$")
+    """Of Azure: the dated version of its older paths, by deployment; None: its `/openai/v1`."""
+    location: str | None = Field(default=None, pattern=r"^[a-z0-9-]+$")
+    """Of Vertex: the region of a project, or `global`."""
     script: Path | None = None
     """The file that a scripted provider plays."""
     proxy: str | None = None
@@ -126,9 +144,27 @@ class ProviderSettings(Model):
             raise ValueError("an Anthropic provider needs a key: set `api_key_env` or `api_key_file`")
         if self.kind == "google" and self.api_key is None and self.base_url is None:
             raise ValueError("a Google provider needs a key: set `api_key_env` or `api_key_file`")
-        if self.extra_body and self.kind != "openai-compatible":
-            raise ValueError("`extra_body` is for providers of kind openai-compatible")
+        if self.extra_body and self.kind not in _OF_COMPATIBLE:
+            raise ValueError(f"`extra_body` is for providers of kind {' and '.join(_OF_COMPATIBLE)}")
+        self._check_clouds()
         return self
+
+    def _check_clouds(self) -> None:
+        if self.kind == "azure" and (self.base_url is None or self.api_key is None):
+            raise ValueError(
+                "an Azure provider needs a key, and `base_url`: https://RESOURCE.openai.azure.com"
+            )
+        if self.kind == "openrouter" and self.api_key is None and self.base_url is None:
+            raise ValueError("an OpenRouter provider needs a key: set `api_key_env` or `api_key_file`")
+        if self.kind == "vertex" and self.api_key is None and self.project is None:
+            raise ValueError(
+                "a Vertex provider needs a key, or `project` and the login that "
+                "`gcloud auth application-default login` makes"
+            )
+        if self.api_version is not None and self.kind != "azure":
+            raise ValueError("`api_version` is for providers of kind azure")
+        if self.location is not None and self.kind != "vertex":
+            raise ValueError("`location` is for providers of kind vertex")
 
     @property
     def url(self) -> str:
@@ -138,7 +174,24 @@ class ProviderSettings(Model):
             return (self.base_url or _ANTHROPIC_URL).removesuffix("/v1")
         if self.kind == "google":
             return (self.base_url or _GOOGLE_URL).removesuffix("/v1beta")
+        if self.kind == "azure":
+            return (self.base_url or "").removesuffix("/v1").removesuffix("/openai")
+        if self.kind == "openrouter":
+            return self.base_url or _OPENROUTER_URL
+        if self.kind == "ollama":
+            # Written as for a server that speaks Chat Completions, or without that.
+            return (self.base_url or _OLLAMA_URL).removesuffix("/v1")
+        if self.kind == "vertex":
+            return self.base_url or self._vertex_url()
         return self.base_url or _OPENAI_URL
+
+    def _vertex_url(self) -> str:
+        location = self.location or "global"
+        if self.api_key is not None or location == "global":
+            return "https://aiplatform.googleapis.com"
+        if location in ("us", "eu"):
+            return f"https://aiplatform.{location}.rep.googleapis.com"
+        return f"https://{location}-aiplatform.googleapis.com"
 
 
 class PoolMember(Model):

@@ -34,6 +34,11 @@ class WireRecord(Protocol):
 
     waits: Waits
 
+    @property
+    def lines_of_json(self) -> bool:
+        """Whether a body that begins as JSON is a stream all the same."""
+        ...
+
     def sends(self, request: httpx2.Request) -> None:
         """A request is about to go out. May raise, and it won't."""
         ...
@@ -219,6 +224,8 @@ class _Intake:
         self._head += piece
         if self._form == "unknown":
             self._form = _form(self._head)
+            if self._form == "json" and self._record.lines_of_json:
+                self._form = "stream"
         if self._form != "stream":
             return b""
         head, self._head = self._head, b""

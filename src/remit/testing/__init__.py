@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from remit.testing._store_suite import StoreHarness, StoreSuite
     from remit.testing.fake_provider import (
         AnthropicDialect,
+        AzureDialect,
         ChatModel,
         ClaudeModel,
         FakeProvider,
@@ -21,8 +22,11 @@ if TYPE_CHECKING:
         FakeToolCall,
         GeminiDialect,
         GeminiModel,
+        OllamaDialect,
+        OllamaModel,
         OpenAIChatDialect,
         OpenAIResponsesDialect,
+        OpenRouterDialect,
         RecordedRequest,
         Reply,
         route_by_stage,
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "AnthropicDialect": "fake_provider",
+    "AzureDialect": "fake_provider",
     "ChatModel": "fake_provider",
     "ClaudeModel": "fake_provider",
     "FakeJournal": "_fakes_stages",
@@ -40,9 +45,12 @@ _HOMES = {
     "FakeTools": "_fakes_stages",
     "GeminiDialect": "fake_provider",
     "GeminiModel": "fake_provider",
+    "OllamaDialect": "fake_provider",
+    "OllamaModel": "fake_provider",
     "MemoryStore": "_memory_store",
     "OpenAIChatDialect": "fake_provider",
     "OpenAIResponsesDialect": "fake_provider",
+    "OpenRouterDialect": "fake_provider",
     "PoolReply": "_fakes_stages",
     "RecordedRequest": "fake_provider",
     "Reply": "fake_provider",
@@ -54,6 +62,7 @@ _HOMES = {
 
 __all__ = [
     "AnthropicDialect",
+    "AzureDialect",
     "ChatModel",
     "ClaudeModel",
     "FakeJournal",
@@ -65,8 +74,11 @@ __all__ = [
     "GeminiDialect",
     "GeminiModel",
     "MemoryStore",
+    "OllamaDialect",
+    "OllamaModel",
     "OpenAIChatDialect",
     "OpenAIResponsesDialect",
+    "OpenRouterDialect",
     "PoolReply",
     "RecordedRequest",
     "Reply",

@@ -2,8 +2,10 @@
 
 from remit.testing.fake_provider._anthropic import AnthropicDialect
 from remit.testing.fake_provider._anthropic_rules import ClaudeModel
+from remit.testing.fake_provider._gateways import AzureDialect, OpenRouterDialect
 from remit.testing.fake_provider._gemini import GeminiDialect
 from remit.testing.fake_provider._gemini_rules import GeminiModel
+from remit.testing.fake_provider._ollama import OllamaDialect, OllamaModel
 from remit.testing.fake_provider._openai_chat import OpenAIChatDialect
 from remit.testing.fake_provider._openai_rules import ChatModel
 from remit.testing.fake_provider._process import FakeProviderProcess
@@ -13,6 +15,7 @@ from remit.testing.fake_provider._responses import OpenAIResponsesDialect
 
 __all__ = [
     "AnthropicDialect",
+    "AzureDialect",
     "ChatModel",
     "ClaudeModel",
     "FakeProvider",
@@ -20,8 +23,11 @@ __all__ = [
     "FakeToolCall",
     "GeminiDialect",
     "GeminiModel",
+    "OllamaDialect",
+    "OllamaModel",
     "OpenAIChatDialect",
     "OpenAIResponsesDialect",
+    "OpenRouterDialect",
     "RecordedRequest",
     "Reply",
     "route_by_stage",

@@ -28,7 +28,7 @@ _MODELS: dict[str, GeminiModel] = {
     "gemini-3.8-flash": GeminiModel(),
 }
 _PATH = re.compile(
-    r"/v1beta/models(?:/(?P<model>[^/:?]+):(?P<call>generateContent|streamGenerateContent|countTokens))?"
+    r"/(?:v1beta/|v1beta1/(?:projects/[^/]+/locations/[^/]+/)?publishers/google/)models(?:/(?P<model>[^/:?]+):(?P<call>generateContent|streamGenerateContent|countTokens))?"
     r"(?:\?(?P<query>.*))?\Z"
 )
 _STATUSES = {
@@ -51,6 +51,8 @@ class GeminiDialect:
     """The only key that is let in; None: none is needed."""
     models: Mapping[str, GeminiModel] | None = field(default_factory=lambda: dict(_MODELS))
     """The models that exist; None: any name does, with nothing known of it."""
+    vertex: bool = False
+    """Be the cloud's door: paths of its own, and a bearer token where a project is named."""
     call_ids: bool = True
     """Whether function calls get ids, as the newest models give them."""
     max_body_bytes: int = 20 * 1024 * 1024
@@ -66,7 +68,13 @@ class GeminiDialect:
         found = _PATH.match(request.path)
         if found is None:
             return Refusal(404, "Not Found", type="NOT_FOUND")
-        if self.api_key is not None and request.headers.get("x-goog-api-key") != self.api_key:
+        if self.vertex is not request.path.startswith("/v1beta1/"):
+            return Refusal(404, "Not Found", type="NOT_FOUND")
+        bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if self.vertex and "/projects/" in request.path:
+            if bearer != self.api_key:
+                return Refusal(401, "Request had invalid authentication credentials.")
+        elif self.api_key is not None and request.headers.get("x-goog-api-key") != self.api_key:
             return Refusal(400, "API key not valid. Please pass a valid API key.", code="API_KEY_INVALID")
         if found["call"] is None:
             return None if request.method == "GET" else Refusal(405, "Method Not Allowed")

@@ -57,13 +57,14 @@ class OpenAIChatDialect:
 
     def refusal(self, request: RecordedRequest) -> Refusal | None:
         """Why the real one wouldn't take this request, or None."""
-        if request.path not in ("/v1/chat/completions", "/v1/models"):
-            return Refusal(404, f"Unknown request URL: {request.method} {request.path}.", code="unknown_url")
-        key = request.headers.get("authorization", "").removeprefix("Bearer ")
+        refusal = self.path_refusal(request)
+        if refusal is not None:
+            return refusal
+        key = self.key_of(request)
         if self.api_key is not None and key != self.api_key:
             shown = f"{key[:3]}***{key[-2:]}" if len(key) > 8 else "***"
             return Refusal(401, f"Incorrect API key provided: {shown}.", code="invalid_api_key")
-        if request.path == "/v1/models":
+        if "/models" in request.path:
             return None if request.method == "GET" else Refusal(405, "Method not allowed.", code="method")
         if request.method != "POST":
             return Refusal(405, f"Not allowed to {request.method} on /v1/chat/completions.", code="method")
@@ -76,6 +77,16 @@ class OpenAIChatDialect:
                 400, "Unknown parameter: 'stream_options'.", param="stream_options", code="unknown_parameter"
             )
         return check_body(request.json, models=self.models, size_bytes=len(request.body))
+
+    def path_refusal(self, request: RecordedRequest) -> Refusal | None:
+        """Why there is nothing at the request's path, or None."""
+        if request.path in ("/v1/chat/completions", "/v1/models"):
+            return None
+        return Refusal(404, f"Unknown request URL: {request.method} {request.path}.", code="unknown_url")
+
+    def key_of(self, request: RecordedRequest) -> str:
+        """The key that a request brings."""
+        return request.headers.get("authorization", "").removeprefix("Bearer ")
 
     def error_body(self, refusal: Refusal) -> bytes:
         """A refusal as the body of an error answer."""

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from remit.testing.fake_provider._dialect import Dialect
 from remit.testing.fake_provider._http import ClientLeftError, Connection, HttpRequest
+from remit.testing.fake_provider._ollama import OllamaDialect
 from remit.testing.fake_provider._openai_chat import OpenAIChatDialect
 from remit.testing.fake_provider._openai_rules import Refusal
 from remit.testing.fake_provider._reply import RecordedRequest, Replies, Reply, as_replies
@@ -35,6 +36,7 @@ class FakeProvider:
         self._lock = threading.Lock()
         self._replies = as_replies(replies)
         self._requests: list[RecordedRequest] = []
+        self._looks: list[RecordedRequest] = []
         self._arrived = threading.Condition(self._lock)
         self._port = 0
         self.connection_count = 0
@@ -56,9 +58,15 @@ class FakeProvider:
 
     @property
     def requests(self) -> list[RecordedRequest]:
-        """Every request so far, in the order of arrival."""
+        """Every request to a model so far, in the order of arrival."""
         with self._lock:
             return list(self._requests)
+
+    @property
+    def looks(self) -> list[RecordedRequest]:
+        """Every request that only asked what models there are."""
+        with self._lock:
+            return list(self._looks)
 
     @property
     def unused(self) -> list[Reply]:
@@ -144,9 +152,17 @@ class FakeProvider:
             arrived_at=time.monotonic(),
         )
         with self._arrived:
-            self._requests.append(recorded)
+            # Who only looks at what there is asks nothing of a model.
+            looks = request.method == "GET" or request.path.startswith("/api/show")
+            (self._looks if looks else self._requests).append(recorded)
             self._arrived.notify_all()
         return recorded
+
+    def _looked_at(self, request: RecordedRequest) -> bytes:
+        """What there is to see."""
+        if isinstance(self.dialect, OllamaDialect):
+            return self.dialect.look(request)
+        return self.dialect.list_models()
 
     def _take(self, request: RecordedRequest) -> tuple[Reply | None, int]:
         with self._lock:
@@ -161,8 +177,8 @@ class FakeProvider:
     async def _answer(self, connection: Connection, request: RecordedRequest) -> bool:
         """Answer one request; whether the connection can take another."""
         refusal = self.dialect.refusal(request)
-        if refusal is None and request.method == "GET":
-            return await self._send_json(connection, request, 200, self.dialect.list_models())
+        if refusal is None and (request.method == "GET" or request.path.startswith("/api/show")):
+            return await self._send_json(connection, request, 200, self._looked_at(request))
         reply, number = (None, 0) if refusal is not None else self._take(request)
         if reply is None:
             refusal = refusal or Refusal(

@@ -1,0 +1,44 @@
+"""Ollama in its own form, so that the context window is set and never cut in silence."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from remit.models._attempt import AttemptCall
+from remit.models._chat_exchange import ChatExchange
+from remit.models._chat_observer import ChatObserver
+from remit.models._facts import LOCAL_WINDOW_TOKENS
+from remit.models._ollama_wire import OllamaObserver
+from remit.models._openai_chat import OpenAIChatAdapter
+
+if TYPE_CHECKING:
+    from remit.models._openai_sdk import OpenAISdk
+
+WINDOW_FIELD = "remit_window"
+"""Carries the window from the adapter to where the body is made."""
+
+
+class OllamaExchange(ChatExchange):
+    """The record of one attempt."""
+
+    lines_of_json = True
+
+    def _make_observer(self, used_ids: Iterable[str], new_id: Callable[[], str]) -> ChatObserver:
+        return OllamaObserver(used_ids=used_ids, new_id=new_id)
+
+
+class OllamaAdapter(OpenAIChatAdapter):
+    """One Ollama server."""
+
+    exchange_class: ClassVar[type[ChatExchange]] = OllamaExchange
+
+    def _load(self) -> OpenAISdk:
+        module: Any = importlib.import_module("remit.models._ollama_sdk")
+        sdk: OpenAISdk = module.OllamaSdk(self._settings)
+        return sdk
+
+    def _extra_body(self, call: AttemptCall) -> dict[str, Any]:
+        window = call.window_tokens or LOCAL_WINDOW_TOKENS
+        return {**super()._extra_body(call), WINDOW_FIELD: window}
