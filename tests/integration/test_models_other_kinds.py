@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -256,7 +256,7 @@ async def test_vertex_with_a_key() -> None:
 
 
 @contextmanager
-def token_server(token: str) -> Iterator[str]:
+def token_server(token: str) -> Generator[str]:
     """Answers whoever asks with a login for a token, as the vendor's own server does."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -268,7 +268,7 @@ def token_server(token: str) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *args: Any) -> None:
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as it is called
             """Say nothing."""
 
     server = HTTPServer(("127.0.0.1", 0), Handler)

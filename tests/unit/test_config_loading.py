@@ -10,6 +10,7 @@ import pytest
 from remit.config import Config, load_config, pool_of_model, with_default_model
 from remit.config import _load as loading
 from remit.config._environment import environment_settings
+from remit.config._local import LocalServer
 from remit.errors import ConfigError
 
 
@@ -207,10 +208,43 @@ def test_the_default_model(home: Path, tmp_path: Path, monkeypatch: pytest.Monke
     assert claude.pools["default"].members[0].model == "anthropic:claude-sonnet-5-5"
     assert claude.get_provider("anthropic").kind == "anthropic"
     monkeypatch.setattr(loading, "find_local_server", lambda: None)
-    with pytest.raises(
-        ConfigError, match=r"set OPENAI_API_KEY or ANTHROPIC_API_KEY, or name one with --model"
-    ):
+    with pytest.raises(ConfigError, match=r"set OPENAI_API_KEY, .* or OPENROUTER_API_KEY, or name one"):
         with_default_model(load(home, tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("variable", "kind"),
+    [("GEMINI_API_KEY", "google"), ("GOOGLE_API_KEY", "google"), ("OPENROUTER_API_KEY", "openrouter")],
+)
+def test_each_key_is_found(home: Path, tmp_path: Path, variable: str, kind: str) -> None:
+    """Every kind that a key alone makes usable is found by its key, and said with its variable."""
+    keyed = with_default_model(load(home, tmp_path, environment={variable: "k-0123456789"}))
+    name = keyed.pools["default"].members[0].provider_name
+    provider = keyed.get_provider(name)
+    assert (provider.kind, variable in keyed.notes[0]) == (kind, True)
+    assert provider.api_key is not None
+    assert provider.api_key.reveal() == "k-0123456789"
+
+
+def test_a_server_of_ones_own(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server found on this machine is named, free, and spoken to in its own form where it has one."""
+    servers = {
+        "ollama": LocalServer("http://127.0.0.1:11434/v1", "tiny:1b", "ollama"),
+        "openai-compatible": LocalServer("http://127.0.0.1:8080/v1", "tiny.gguf"),
+    }
+    for kind, server in servers.items():
+        monkeypatch.setattr(loading, "find_local_server", lambda server=server: server)
+        found = with_default_model(load(home, tmp_path))
+        model = f"local:{server.model}"
+        assert (found.get_provider("local").kind, found.pools["default"].members[0].model) == (kind, model)
+        assert found.prices[model].free
+        assert server.base_url in found.notes[0]
+
+
+def test_ollama_needs_no_table(home: Path, tmp_path: Path) -> None:
+    """`--model ollama:NAME` asks the server on this machine, without a key."""
+    provider = load(home, tmp_path).get_provider("ollama")
+    assert (provider.url, provider.api_key) == ("http://127.0.0.1:11434", None)
 
 
 def test_models_are_name_and_model() -> None:
