@@ -14,7 +14,7 @@ FIND_PYTHON = for candidate in $(PYTHON) python3 python3.13 python3.12 python3.1
 	[ -n "$$python" ] || { echo "remit needs Python 3.11 or newer: none of $(PYTHON) python3 python3.11..3.14 on PATH is" >&2; exit 2; }
 COMPILE = $(UV) pip compile --quiet --system-certs --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 
-.PHONY: help demo run test lint types check bench solve docs locks wheel clean environment-run environment-dev
+.PHONY: help demo run test smoke lint types check bench solve docs locks wheel clean environment-run environment-dev
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ run: environment-run  ## run the program: make run ARGS='run "..." --model opena
 
 test: environment-dev  ## run the tests, a file on each core: make test ARGS='tests/unit -k name'; JOBS=0 one by one
 	@$(BIN)/python -m pytest -n $(or $(JOBS),auto) --dist loadfile $(ARGS)
+
+smoke: environment-dev  ## a small local model does a small task: SMOKE_GGUF=FILE make smoke
+	@$(BIN)/python -m pytest tests/smoke/local_model.py $(ARGS)
 
 lint: environment-dev  ## style, who may import whom, file sizes, words that don't belong
 	@$(BIN)/ruff check .

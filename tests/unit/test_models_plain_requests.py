@@ -34,6 +34,7 @@ class Unobserved:
     waits = Waits(first_byte_s=5, idle_s=5)
     ended = False
     complete = True
+    lines_of_json = False
 
     def sends(self, request: httpx2.Request) -> None:
         """Anything may go out."""

@@ -51,6 +51,9 @@ class StubAdapter:
         self.in_flight = 0
         self.most_in_flight = 0
 
+    async def find_window(self, model: str) -> int | None:
+        return None
+
     async def prepare(self) -> None:
         pass
 

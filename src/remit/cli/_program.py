@@ -27,6 +27,7 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "init": ("remit.cli._init:init", "Write a remit.toml to start from."),
     "trust": ("remit.cli._trust:trust", "Let a repository's own remit.toml count in full."),
     "doctor": ("remit.cli._doctor:doctor", "Say whether a run would work here, and what to do if not."),
+    "models": ("remit.cli._models:models", "Say which models a run could ask, and what is known of each."),
     "serve": ("remit.cli._serve:serve", "Run a host that is reached over HTTP."),
     "keys": ("remit.cli._keys:keys", "Make, list and revoke the keys of a host's callers."),
     "demo": ("remit.cli._demo:demo", "Watch a real run on a small repository; no key needed."),

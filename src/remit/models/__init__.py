@@ -4,6 +4,8 @@ from remit.models._build import Providers, build_pool
 from remit.models._catalog import (
     DEFAULT_MAX_OUTPUT_TOKENS,
     DEFAULT_WINDOW_TOKENS,
+    find_window,
+    known_efforts,
     known_max_output,
     known_window,
     takes_images,
@@ -11,6 +13,7 @@ from remit.models._catalog import (
 from remit.models._codec import message_from_json, message_to_json
 from remit.models._early import loading_early
 from remit.models._estimate import estimate_input_tokens, estimate_text_tokens
+from remit.models._facts import Looked, ModelFacts, look_up
 from remit.models._messages import (
     AssistantBlock,
     AssistantMessage,
@@ -58,7 +61,9 @@ __all__ = [
     "AttemptStart",
     "Delta",
     "Finish",
+    "Looked",
     "Message",
+    "ModelFacts",
     "ModelPool",
     "ModelReply",
     "ModelRequest",
@@ -81,9 +86,12 @@ __all__ = [
     "check_supported_kind",
     "estimate_input_tokens",
     "estimate_text_tokens",
+    "find_window",
+    "known_efforts",
     "known_max_output",
     "known_window",
     "loading_early",
+    "look_up",
     "message_from_json",
     "message_role",
     "message_to_json",

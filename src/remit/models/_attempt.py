@@ -113,6 +113,10 @@ class Adapter(Protocol):
         """Import what is needed and make the client, in a thread; idempotent."""
         ...
 
+    async def find_window(self, model: str) -> int | None:
+        """The context window of a model as its server was started with; None where that needn't be asked."""
+        ...
+
     def open(self, call: AttemptCall) -> Exchange:
         """The record that `run` will fill."""
         ...

@@ -14,6 +14,8 @@ DEFAULT_WINDOW_TOKENS = 128_000
 DEFAULT_MAX_OUTPUT_TOKENS = 32_768
 """Assumed for a model that isn't known; sent as its bound when the model costs money."""
 
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+"""The reasoning efforts that there are, least first."""
 Reasoning = Literal["no", "always", "on_by_default", "off_by_default"]
 _ALL_BUT_MINIMAL = frozenset({"none", "low", "medium", "high", "xhigh"})
 _ALWAYS = frozenset({"low", "medium", "high", "xhigh", "max"})
@@ -243,6 +245,22 @@ def known_window(model: str) -> int:
     """The context window of a model, in tokens; the stated default where it isn't known."""
     found = find_model(model)
     return DEFAULT_WINDOW_TOKENS if found is None else found.window_tokens
+
+
+def find_window(model: str) -> int | None:
+    """The context window of a model, in tokens; None where it isn't known."""
+    found = find_model(model)
+    return None if found is None else found.window_tokens
+
+
+def known_efforts(model: str) -> tuple[str, ...] | None:
+    """The reasoning efforts that a model takes, least first; empty: it doesn't reason; None: not known."""
+    found = find_model(model)
+    if found is None:
+        return None
+    if found.reasoning == "no":
+        return ()
+    return None if found.efforts is None else tuple(sorted(found.efforts, key=EFFORTS.index))
 
 
 def _bare(model: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import Any, NoReturn
 
 from remit.models._chat_calls import CallSlots
@@ -180,9 +181,10 @@ class ChatObserver:
         if before is not None and (usage.total_tokens or 0) < (before.total_tokens or 0):
             self.reading.flag("usage_shrank")
         self.reading.usage = usage
-        if "bad_number" not in usage.flags:
+        shown = None if "bad_number" in usage.flags else _plain_usage(raw)
+        if shown == raw:
             return False
-        chunk["usage"] = None
+        chunk["usage"] = shown
         return True
 
     def _read_choice(self, choice: Any) -> bool:
@@ -212,20 +214,34 @@ class ChatObserver:
         self.reading.has_text |= bool(content)
         if isinstance(refusal, str):
             self.reading.refusal += refusal
+        changed = False
+        for name in ("reasoning", "reasoning_content"):
+            if not isinstance(delta.get(name), (str, NoneType)):
+                delta[name], changed = None, True
         if delta.get("extra_content"):
             self.reading.extra_content = delta["extra_content"]
         if delta.get("reasoning_details") is not None:
             add_details(self.reading.reasoning_details, delta["reasoning_details"])
         pieces = delta.get("tool_calls")
         if pieces is None:
-            return False
+            return changed
         if not is_array(pieces):
             raise ChunkShapeError("tool_calls that are no list")
         sorted_pieces = self.calls.sort(pieces)
         if sorted_pieces == pieces:
-            return False
+            return changed
         delta["tool_calls"] = sorted_pieces
         return True
+
+
+def _plain_usage(raw: dict[str, Any]) -> dict[str, Any]:
+    """A usage object with nothing in it that its reader wouldn't expect: counts, and objects of counts."""
+    counts = raw.items()
+    plain: dict[str, Any] = {key: value for key, value in counts if isinstance(value, (int, float, NoneType))}
+    for key, value in raw.items():
+        if is_object(value):
+            plain[key] = {name: count for name, count in value.items() if isinstance(count, (int, NoneType))}
+    return {key: plain[key] for key in raw if key in plain}
 
 
 def _as_chunk(completion: dict[str, Any]) -> dict[str, Any]:

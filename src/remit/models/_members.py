@@ -10,7 +10,6 @@ from typing import Any
 
 from remit.models._attempt import Adapter, Broken
 from remit.models._catalog import find_model, known_max_output, known_window, takes_images
-from remit.models._facts import LOCAL_WINDOW_TOKENS
 from remit.models._json_mode import as_json_request, refuses_tools
 from remit.models._messages import AssistantMessage, Message
 from remit.models._port import ModelRequest
@@ -20,8 +19,6 @@ from remit.primitives import Clock
 
 _LONG_COOL_DOWN_S = 60.0
 """For a key that isn't taken, a model that isn't there, a quota that is used up."""
-_ASKED = frozenset({"ollama", "openai-compatible"})
-"""Kinds whose servers are asked for a model's window: nobody else knows how they were started."""
 _FALLS_BACK = frozenset({"auth", "unavailable", "rate_limited", "protocol", "cut", "empty_result"})
 """Failures that say something of a member, not of what was asked."""
 
@@ -67,20 +64,11 @@ class Member:
         return self.settings.context_window_tokens or self._told_window_tokens
 
     async def look(self) -> None:
-        """Ask a server of one's own for the model's window, once; what it doesn't say isn't known."""
-        asks = self.provider.settings.kind in _ASKED and self.settings.context_window_tokens is None
-        if not asks or self._looked:
+        """Ask the provider for the model's window, once, where nobody set it."""
+        if self._looked or self.settings.context_window_tokens is not None:
             return
         self._looked = True
-        # Deferred: it loads an HTTP client, which most pools load later and in a thread.
-        from remit.models._looking import look_at  # noqa: PLC0415
-
-        looked = await look_at(self.provider.settings, model=self.settings.model_name)
-        facts = (looked.models or {}).get(self.settings.model_name)
-        told = facts.window_tokens if facts is not None else None
-        if self.provider.settings.kind == "ollama":
-            told = min(told or LOCAL_WINDOW_TOKENS, LOCAL_WINDOW_TOKENS)
-        self._told_window_tokens = told
+        self._told_window_tokens = await self.provider.adapter.find_window(self.settings.model_name)
 
     @property
     def input_room_tokens(self) -> int:

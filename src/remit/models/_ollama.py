@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from remit.models._attempt import AttemptCall
 from remit.models._chat_exchange import ChatExchange
 from remit.models._chat_observer import ChatObserver
-from remit.models._facts import LOCAL_WINDOW_TOKENS
+from remit.models._facts import LOCAL_WINDOW_TOKENS, look_up
 from remit.models._ollama_wire import OllamaObserver
 from remit.models._openai_chat import OpenAIChatAdapter
 
@@ -33,6 +33,13 @@ class OllamaAdapter(OpenAIChatAdapter):
     """One Ollama server."""
 
     exchange_class: ClassVar[type[ChatExchange]] = OllamaExchange
+
+    async def find_window(self, model: str) -> int | None:
+        """The window to set: the model's own, but no more than memory is likely to be there for."""
+        looked = await look_up(self._settings, model=model)
+        facts = (looked.models or {}).get(model)
+        told = facts.window_tokens if facts is not None else None
+        return min(told or LOCAL_WINDOW_TOKENS, LOCAL_WINDOW_TOKENS)
 
     def _load(self) -> OpenAISdk:
         module: Any = importlib.import_module("remit.models._ollama_sdk")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from remit.models._attempt import AttemptCall, Broken, Exchange, Outcome
 from remit.models._chat_exchange import ChatExchange
+from remit.models._facts import look_up
 from remit.models._gateway import gateway_fields, with_details
 from remit.models._messages import AssistantBlock, TextBlock
 from remit.models._options import OPENAI_KINDS, default_effort
@@ -59,6 +60,14 @@ class OpenAIChatAdapter(SdkAdapter["OpenAISdk", ChatExchange]):
     def _own(self, exchange: Exchange) -> ChatExchange:
         assert isinstance(exchange, ChatExchange)
         return exchange
+
+    async def find_window(self, model: str) -> int | None:
+        """What a server of one's own says: nobody else knows how it was started."""
+        if self._settings.kind != "openai-compatible":
+            return None
+        looked = await look_up(self._settings, model=model)
+        facts = (looked.models or {}).get(model)
+        return facts.window_tokens if facts is not None else None
 
     exchange_class: ClassVar[type[ChatExchange]] = ChatExchange
 

@@ -10,13 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from remit.errors import ConfigError
-from remit.models._catalog import KnownModel, find_claude, find_gemini, find_openai_model
+from remit.models._catalog import EFFORTS, KnownModel, find_claude, find_gemini, find_openai_model
 
 OPENAI_KINDS = frozenset({"openai", "openai-chat", "azure"})
 """Kinds behind which OpenAI's own models stand, in the words that those take."""
 GOOGLE_KINDS = frozenset({"google", "vertex"})
 SAMPLING = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
-_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _DEFAULT_EFFORT = "medium"
 
 
@@ -98,7 +97,7 @@ def _check_effort(model: str, known: KnownModel, options: Mapping[str, Any]) -> 
             f"{model} doesn't reason, so it takes no `reasoning_effort`", option="reasoning_effort"
         )
     if effort is not None and known.efforts is not None and effort not in known.efforts:
-        taken = ", ".join(sorted(known.efforts, key=_EFFORTS.index))
+        taken = ", ".join(sorted(known.efforts, key=EFFORTS.index))
         raise ConfigError(
             f"{model} takes `reasoning_effort` {taken}, not {effort!r}", option="reasoning_effort"
         )
@@ -172,7 +171,7 @@ _CHECKS: dict[str, Callable[[Any], str | None]] = {
     "seed": _whole(None),
     "stop": _stop_texts,
     "max_output_tokens": _whole(1),
-    "reasoning_effort": _word(*_EFFORTS),
+    "reasoning_effort": _word(*EFFORTS),
     "verbosity": _word("low", "medium", "high"),
     "parallel_tool_calls": _switch,
     "service_tier": _word("auto", "default", "flex", "priority"),

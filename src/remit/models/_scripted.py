@@ -70,6 +70,10 @@ class ScriptedAdapter:
         self._clock = clock
         self._used: OrderedDict[str, set[int]] = OrderedDict()
 
+    async def find_window(self, model: str) -> int | None:
+        """None: a script has no window."""
+        return None
+
     async def prepare(self) -> None:
         """Nothing is left to do."""
 

@@ -88,6 +88,10 @@ class SdkAdapter(ABC, Generic[SdkT, ExchangeT]):
         if sdk is not None:
             await sdk.aclose()
 
+    async def find_window(self, model: str) -> int | None:
+        """None: what is known of the model by its name is as good."""
+        return None
+
     def open(self, call: AttemptCall) -> ExchangeT:
         """The record that `run` will fill."""
         return self._exchange(call, self.sdk)
