@@ -122,7 +122,7 @@ def test_ollama_is_asked_for_its_model(ask: Ask) -> None:
             provider("box", "ollama", fake, key=False) + pool("box:a:1b", "box:b:1b", "box:c:1b")
         )
     assert code == 0
-    assert [row["window_tokens"] for row in rows] == [8_192, 131_072, None]
+    assert [row["window_tokens"] for row in rows] == [8_192, 32_768, None]
     assert [row["tools"] for row in rows] == ["native", "json", None]
     assert [row["listed"] for row in rows] == [True, True, False]
     assert all(row["price"]["free"] for row in rows)

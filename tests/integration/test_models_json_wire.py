@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from model_kit import PROMPT, MemoryLedger, ask, need_sdk, pool_for, request
-from remit.errors import ProviderError
+from remit.errors import ConfigError, ProviderError
 from remit.models import ToolResult, ToolResultsMessage
 from remit.testing import (
     AnthropicDialect,
@@ -96,6 +96,14 @@ async def test_a_server_that_holds_to_nothing(case: str) -> None:
             for _ in range(2):
                 assert (await ask(pool, ledger=ledger)).message.tool_calls
     assert ledger.statuses == ["refused", "completed", "completed"]
+
+
+async def test_an_option_that_json_has_no_place_for() -> None:
+    """An option that a member would drop is refused at start, by name."""
+    with FakeProvider([], dialect=OpenAIChatDialect(models=None)) as fake:
+        async with pool_for(fake, kind="openai-compatible", member=JSON) as pool:
+            with pytest.raises(ConfigError, match="parallel_tool_calls"):
+                pool.check_options({"parallel_tool_calls": False})
 
 
 async def test_a_reply_that_was_cut() -> None:

@@ -271,6 +271,26 @@ def test_an_sdk_that_is_not_installed(monkeypatch: pytest.MonkeyPatch, kind: str
     assert caught.value.exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("kind", "model", "options"),
+    [
+        ("anthropic", "claude-opus-4-7", {"temperature": 0.5}),
+        ("google", "gemini-3-pro-preview", {"reasoning_effort": "medium"}),
+        ("google", "gemini-2.0-flash", {"reasoning_effort": "low"}),
+        ("google", "gemini-3.8-flash", {"verbosity": "low"}),
+        ("vertex", "gemini-2.5-pro", {"reasoning_effort": "none"}),
+        ("ollama", "tiny", {"reasoning_effort": "xhigh"}),
+        ("ollama", "tiny", {"verbosity": "low"}),
+        ("azure", "gpt-4.1", {"reasoning_effort": "low"}),
+        ("openrouter", "openai/gpt-5.2", {"service_tier": "flex"}),
+    ],
+)
+def test_what_a_member_would_drop(kind: str, model: str, options: dict[str, Any]) -> None:
+    """An option that the provider would refuse or drop is refused at start, by its name."""
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        check_options(kind=kind, model=model, options=options)
+
+
 @pytest.mark.parametrize("option", ["seed", "stop", "presence_penalty", "frequency_penalty"])
 def test_what_responses_would_drop_is_refused(option: str) -> None:
     """Responses has no such parameter: said at start, with the kind that does."""

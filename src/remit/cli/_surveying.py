@@ -20,6 +20,7 @@ from remit.config import Config, with_default_model
 from remit.errors import RemitError
 from remit.models import (
     DEFAULT_WINDOW_TOKENS,
+    LOCAL_WINDOW_TOKENS,
     Looked,
     ModelFacts,
     PoolMember,
@@ -82,7 +83,9 @@ class Row:
         if self.member.context_window_tokens is not None:
             return self.member.context_window_tokens, "set"
         if self.told.window_tokens is not None:
-            return self.told.window_tokens, "provider"
+            # What Ollama is told to set; its model may have more.
+            most = LOCAL_WINDOW_TOKENS if self.kind == "ollama" else self.told.window_tokens
+            return min(self.told.window_tokens, most), "provider"
         known = find_window(self.member.model_name)
         return known, "known" if known is not None else None
 
@@ -173,7 +176,8 @@ def _price(row: Row, config: Config) -> Price | None:
     if row.member is None or row.kind is None:
         return None
     book = PriceBook(config.prices)
-    base_url = row.settings.base_url if row.settings is not None else None
+    table = config.find_provider(row.provider)
+    base_url = table.base_url if table is not None else None
     return book.find(row.model, kind=row.kind, at=SystemClock().now(), base_url=base_url)
 
 
@@ -238,7 +242,8 @@ def _cells(row: Row) -> Iterator[Text]:
     window, source = row.window
     yield Text(one_line(row.model))
     yield Text(", ".join(row.pools), style="dim")
-    assumed = "?" if row.member is None else f"{tokens(DEFAULT_WINDOW_TOKENS)} assumed"
+    default = LOCAL_WINDOW_TOKENS if row.kind == "ollama" else DEFAULT_WINDOW_TOKENS
+    assumed = "?" if row.member is None else f"{tokens(default)} assumed"
     yield Text(assumed if source is None else tokens(window))
     yield Text(_price_words(row))
     yield Text(row.tools or "?")

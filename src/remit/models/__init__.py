@@ -13,7 +13,7 @@ from remit.models._catalog import (
 from remit.models._codec import message_from_json, message_to_json
 from remit.models._early import loading_early
 from remit.models._estimate import estimate_input_tokens, estimate_text_tokens
-from remit.models._facts import Looked, ModelFacts, look_up
+from remit.models._facts import LOCAL_WINDOW_TOKENS, Looked, ModelFacts, look_up
 from remit.models._messages import (
     AssistantBlock,
     AssistantMessage,
@@ -52,6 +52,7 @@ from remit.models._settings import (
 __all__ = [
     "DEFAULT_MAX_OUTPUT_TOKENS",
     "DEFAULT_WINDOW_TOKENS",
+    "LOCAL_WINDOW_TOKENS",
     "PROVIDER_KINDS",
     "SUPPORTED_KINDS",
     "AssistantBlock",

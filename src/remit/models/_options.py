@@ -192,7 +192,12 @@ _CHECKS_OF_KIND: dict[str, dict[str, Callable[[Any], str | None] | None]] = {
         "reasoning_effort": _word("none", "low", "medium", "high", "xhigh", "max"),
         "service_tier": _word("auto", "default"),
     },
-    "ollama": {"verbosity": None, "parallel_tool_calls": None, "service_tier": None},
+    "ollama": {
+        "verbosity": None,
+        "parallel_tool_calls": None,
+        "service_tier": None,
+        "reasoning_effort": _word("none", "low", "medium", "high"),
+    },
     "openrouter": {"service_tier": None},
     "google": _OF_GEMINI,
     "vertex": _OF_GEMINI,

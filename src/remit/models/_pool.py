@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
-from remit.errors import ProviderError
+from remit.errors import ConfigError, ProviderError
 from remit.models._attempt import AttemptCall, Broken, Completed, Outcome
 from remit.models._ending import Ending
 from remit.models._estimate import estimate_input_tokens
@@ -113,6 +113,11 @@ class Pool:
             ConfigError: Names the option and the member's model.
         """
         for member in self._members:
+            if member.settings.tool_mode == "json" and options.get("parallel_tool_calls") is not None:
+                raise ConfigError(
+                    f"{member.model} replies in JSON, one call a reply, so it takes no `parallel_tool_calls`",
+                    option="parallel_tool_calls",
+                )
             kind = member.provider.settings.kind
             check_options(kind=kind, model=member.settings.model_name, options=options)
 
