@@ -12,8 +12,12 @@ _MODULES = {
     "openai": "remit.models._responses_warm_up",
     "openai-chat": "remit.models._openai_warm_up",
     "openai-compatible": "remit.models._openai_warm_up",
+    "azure": "remit.models._openai_warm_up",
+    "openrouter": "remit.models._openai_warm_up",
+    "ollama": "remit.models._ollama_sdk",
     "anthropic": "remit.models._anthropic_sdk",
     "google": "remit.models._google_sdk",
+    "vertex": "remit.models._google_sdk",
 }
 """Kind of provider -> what its adapter loads when it is prepared."""
 
