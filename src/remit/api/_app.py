@@ -19,6 +19,7 @@ from remit.api._reading import read_json, read_query
 from remit.api._settings import DoorSettings
 from remit.api._streams import Streams
 from remit.api._traffic import Traffic
+from remit.api.dashboard import Dashboard, takes_form
 from remit.errors import InvalidRequest, MethodNotAllowed, NotFound
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
@@ -58,6 +59,7 @@ class App:
             ids=host.ids,
             traffic=self.traffic,
             refuse=refuse_in_form,
+            takes_form=takes_form,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -70,7 +72,7 @@ def _router(operations: Sequence[Operation], doors: Doors) -> AsgiApp:
     for operation in operations:
         by_path.setdefault(operation.path, []).append(operation)
     routes = [Route(path, _Place(found, doors)) for path, found in by_path.items()]
-    routes += compatible_routes(doors, greets="/" not in by_path)
+    routes += [*Dashboard(doors).routes(), *compatible_routes(doors)]
     return Router(routes, default=_nowhere, redirect_slashes=False)
 
 

@@ -18,7 +18,6 @@ from remit.api.dialects import (
     DoorPlace,
     Foreground,
     fault_of,
-    greet,
     refusal,
 )
 from remit.errors import RemitError
@@ -32,26 +31,13 @@ DOOR_OPERATIONS: Final[tuple[DoorOperation, ...]] = (
 _ANTHROPIC_HEADS: Final = frozenset({b"anthropic-version", b"x-api-key"})
 
 
-def compatible_routes(doors: Doors, *, greets: bool) -> list[Route]:
-    """The paths of the compatible doors.
-
-    Args:
-        doors: What all calls share.
-        greets: Whether `HEAD /` is answered here; not where a page has that path.
-    """
+def compatible_routes(doors: Doors) -> list[Route]:
+    """The paths of the compatible doors."""
     foreground = Foreground(doors.host)
     by_path: dict[str, list[DoorOperation]] = {}
     for operation in DOOR_OPERATIONS:
         by_path.setdefault(operation.path, []).append(operation)
-    routes = [Route(path, _BothPlaces(found, doors, foreground)) for path, found in by_path.items()]
-    return [*routes, Route("/", _Greeting())] if greets else routes
-
-
-class _Greeting:
-    """`HEAD /`; an instance, since a plain function would be taken for an endpoint of another kind."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await greet(scope, receive, send)
+    return [Route(path, _BothPlaces(found, doors, foreground)) for path, found in by_path.items()]
 
 
 class _BothPlaces:

@@ -39,6 +39,7 @@ _LINGER_S: Final = 1.0
 _JSON: Final = re.compile(
     rb'application/(?:[a-z0-9.+-]+\+)?json(?:\s*;\s*charset="?utf-8"?)?\s*\Z', re.IGNORECASE
 )
+_FORM: Final = re.compile(rb"application/x-www-form-urlencoded(?:\s*;.*)?\Z", re.IGNORECASE)
 _COMMON_HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
@@ -55,13 +56,23 @@ class Guard:
         ids: Where request ids come from.
         traffic: Where answers are counted.
         refuse: Puts an error into the form of the path that it happened on.
+        takes_form: Whether a path takes a page's form. Such a path takes nothing else, and only from a page
+            of our own: any site can post a form without asking.
     """
 
     def __init__(
-        self, app: AsgiApp, *, settings: DoorSettings, ids: Ids, traffic: Traffic, refuse: Refuse
+        self,
+        app: AsgiApp,
+        *,
+        settings: DoorSettings,
+        ids: Ids,
+        traffic: Traffic,
+        refuse: Refuse,
+        takes_form: Callable[[str], bool] = lambda path: False,
     ) -> None:
         self._app = app
         self._refuse = refuse
+        self._takes_form = takes_form
         self._settings = settings
         self._ids = ids
         self._traffic = traffic
@@ -74,7 +85,7 @@ class Guard:
         scope["remit.request_id"] = exchange.request_id
         with self._traffic.request() as counted:
             try:
-                scope["remit.headers"] = exchange.check()
+                scope["remit.headers"] = exchange.check(form=self._takes_form(scope["path"]))
                 await self._app(scope, exchange.receive, exchange.send)
             except Exception as error:  # noqa: BLE001 - a request has an answer, whatever happens
                 await exchange.refuse(known_error(error), self._refuse)
@@ -101,8 +112,11 @@ class _Exchange:
 
     # ---- what is looked at before anything is read
 
-    def check(self) -> Mapping[bytes, bytes]:
+    def check(self, *, form: bool) -> Mapping[bytes, bytes]:
         """The headers, if the request may come in.
+
+        Args:
+            form: It is to be a page's form.
 
         Raises:
             RequestError: It may not.
@@ -114,8 +128,8 @@ class _Exchange:
             headers[name] = value
         self._check_host(headers.get(b"host"))
         if self._scope["method"] in ACTING:
-            self._check_origin(headers)
-            self._check_body(headers)
+            self._check_origin(headers, form=form)
+            self._check_body(headers, form=form)
         return headers
 
     def _check_host(self, host: bytes | None) -> None:
@@ -124,14 +138,16 @@ class _Exchange:
                 "the request's Host isn't one of this host's names; list it in [host] allowed_hosts"
             )
 
-    def _check_origin(self, headers: Mapping[bytes, bytes]) -> None:
+    def _check_origin(self, headers: Mapping[bytes, bytes], *, form: bool) -> None:
         origin = headers.get(b"origin")
+        if form and origin is None and headers.get(b"sec-fetch-site") != b"same-origin":
+            raise Forbidden("this form comes from a page of this host only")
         if origin is not None and origin.decode("latin-1") not in self._settings.allowed_origins:
             raise Forbidden("a page of another origin may not do this")
         if origin is None and headers.get(b"sec-fetch-site") in {b"cross-site", b"same-site"}:
             raise Forbidden("a page of another site may not do this")
 
-    def _check_body(self, headers: Mapping[bytes, bytes]) -> None:
+    def _check_body(self, headers: Mapping[bytes, bytes], *, form: bool) -> None:
         length = headers.get(b"content-length")
         if length is not None and (not length.isdigit() or len(length) > 18):
             raise MalformedRequest("content-length isn't a number of bytes")
@@ -139,7 +155,9 @@ class _Exchange:
             raise self._too_large()
         has_body = b"transfer-encoding" in headers or (length is not None and int(length) > 0)
         media = headers.get(b"content-type", b"")
-        if has_body and not _JSON.match(media):
+        if has_body and form and not _FORM.match(media):
+            raise UnsupportedMedia("this path takes the form of its page")
+        if has_body and not form and not _JSON.match(media):
             raise UnsupportedMedia("send JSON, with `Content-Type: application/json`")
         if has_body and headers.get(b"content-encoding", b"identity").lower() != b"identity":
             raise UnsupportedMedia("send the body as it is, without a content encoding")

@@ -20,7 +20,7 @@ from remit.api.dialects._fields import (
 )
 from remit.api.dialects._foreground import Foreground
 from remit.api.dialects._frames import COMMENT, data_frame, event_frame
-from remit.api.dialects._routes import DoorPlace, greet
+from remit.api.dialects._routes import DoorPlace
 from remit.api.dialects._starting import (
     Attended,
     Wish,
@@ -57,7 +57,6 @@ __all__ = [
     "fault_of",
     "fault_of_run",
     "flag_of",
-    "greet",
     "list_at",
     "list_of",
     "object_at",

@@ -7,7 +7,6 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request
-from starlette.responses import Response
 
 from remit.api._guard import Receive, Scope, Send
 from remit.api._keys import Identity
@@ -16,7 +15,7 @@ from remit.api._reading import read_json_bytes
 from remit.api.dialects._calls import DoorCall, DoorOperation
 from remit.api.dialects._dialect import Dialect
 from remit.api.dialects._foreground import Foreground
-from remit.errors import MalformedRequest, MethodNotAllowed, NotFound
+from remit.errors import MalformedRequest, MethodNotAllowed
 
 _MAX_FIELDS: Final = 100
 
@@ -89,11 +88,3 @@ def _query(raw: bytes) -> dict[str, str]:
         return dict(parse_qsl(raw.decode("latin-1"), keep_blank_values=True, max_num_fields=_MAX_FIELDS))
     except ValueError:
         raise MalformedRequest("the query string can't be read") from None
-
-
-async def greet(scope: Scope, receive: Receive, send: Send) -> None:
-    """Whether anybody is there, as some clients ask before all else: `HEAD /`."""
-    if scope["method"] != "HEAD":
-        raise NotFound("there is no such path")
-    scope["remit.operation"] = "greet"
-    await Response(status_code=200)(scope, receive, send)
