@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webdriver import WebDriver
@@ -52,16 +53,16 @@ def wait(is_so: Callable[[], object], *, within_s: float = 30) -> None:
 
 
 def text_of(chrome: WebDriver, id_: str) -> str:
-    """What a person reads in a part of the page."""
-    return chrome.find_element(By.ID, id_).text
+    """What a person reads in a part of the page; in one step, since the page changes by itself."""
+    return chrome.execute_script("return document.getElementById(arguments[0])?.innerText ?? ''", id_)
 
 
 def press(chrome: WebDriver, words: str) -> None:
     """Go to a button with the Tab key alone, and press it."""
     for _ in range(60):
-        chrome.switch_to.active_element.send_keys(Keys.TAB)
-        if chrome.switch_to.active_element.text == words:
-            chrome.switch_to.active_element.send_keys(Keys.ENTER)
+        ActionChains(chrome).send_keys(Keys.TAB).perform()
+        if chrome.execute_script("return document.activeElement.innerText") == words:
+            ActionChains(chrome).send_keys(Keys.ENTER).perform()
             return
     pytest.fail(f"the keyboard doesn't reach {words!r}")
 
