@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -302,6 +303,35 @@ async def test_patch_is_delivered_by_hand(world: DoorWorld) -> None:
         conflict = await client.post(f"/api/v1/runs/{other['id']}/deliver")
         assert conflict.json()["delivery"]["status"] == "conflict"
         assert (world.root / "new.txt").read_text() == "changed meanwhile\n"
+
+
+async def wait_for_approval(client: Any, path: str) -> dict[str, Any]:
+    """The run, once it waits for a person's word."""
+    async with asyncio.timeout(60):
+        while True:
+            run = (await client.get(path)).json()
+            assert run["terminal"] is None, run
+            if (run["delivery"] or {}).get("status") == "awaiting_approval":
+                return run
+            await asyncio.sleep(0.05)
+
+
+async def test_a_delivery_waits_for_approval(world: DoorWorld) -> None:
+    """A waiting run shows its patch; deliver ends it delivered, discard ends it completed and discarded."""
+    asked = {**BODY, "delivery": {"mode": "apply", "approval": "required"}}
+    world.replies = (PLAN, WRITE, WORK, REVIEW)
+    async with world.open() as door, door.client() as client:
+        for route, status, applied in (("discard", "discarded", False), ("deliver", "delivered", True)):
+            early = (await client.post("/api/v1/runs", json=asked)).json()
+            path = f"/api/v1/runs/{early['id']}"
+            waiting = await wait_for_approval(client, path)
+            assert waiting["status"] == "finalizing"
+            assert "new.txt" in (await client.get(f"{path}/patch")).text
+            assert not (world.root / "new.txt").exists()
+            told = (await client.post(f"{path}/{route}")).json()
+            assert told["delivery"] == {"mode": "apply", "status": status, "ref": None}
+            assert told["run"]["terminal"]["kind"] == "completed"
+            assert (world.root / "new.txt").exists() is applied
 
 
 async def test_discarded_and_unreviewed_patches_are_not_delivered(world: DoorWorld) -> None:

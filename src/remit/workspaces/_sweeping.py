@@ -136,7 +136,8 @@ def _has_checkout(data: Path, run: Path) -> bool:
 
 def _is_applied(run: Path, now: float) -> bool:
     """Whether something of it was applied, and can still be undone."""
-    for receipt in (run / "deliveries").glob("*.json"):
+    receipts = run / "deliveries"
+    for receipt in (*receipts.glob("*.json"), *receipts.glob("*.branch")):
         with suppress(OSError, ValueError):
             applied = json.loads(receipt.read_text()).get("status") == "delivered"
             if applied and receipt.stat().st_mtime > now - _RUN_FOLDER_S:
