@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -58,6 +58,9 @@ class Node:
         prepared = await self.prepare(run_id, **fields)
         return await self.ask(OpenRequest(run_id=run_id, workspace_ref="app", base=prepared.base), Opened)
 
+    async def ask_open(self, base: str, run_id: str = "run_1") -> Opened:
+        return await self.ask(OpenRequest(run_id=run_id, workspace_ref="app", base=base), Opened)
+
     def tool_request(
         self, name: str, run_id: str = "run_1", call_id: str = "", **arguments: Any
     ) -> ToolRequest:
@@ -95,10 +98,12 @@ class Node:
 
 
 @asynccontextmanager
-async def node_of(folder: Path, root: Path, **settings: Any) -> AsyncGenerator[Node]:
+async def node_of(
+    folder: Path, root: Path, *, variables: Mapping[str, str] | None = None, **settings: Any
+) -> AsyncGenerator[Node]:
     home = folder / "home"
     home.mkdir(exist_ok=True)
-    environment = {"PATH": "/usr/bin:/bin", "HOME": str(home)}
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(home), **(variables or {})}
     workspace = WorkspaceSettings.model_validate({"ref": "app", "root": root, "shell": True, **settings})
     service = await NodeService.start(
         [workspace], data=folder / "data", clock=SystemClock(), ids=SystemIds(), environment=environment

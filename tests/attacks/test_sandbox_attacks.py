@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from attacks.catalog import ATTACKS, Attack
-from attacks.world import World, applies, has_control
+from remit.testing.attacks import ATTACKS, Attack, World, applies, has_control
 
 INSIDE = [attack for attack in ATTACKS if applies(attack)]
 OUTSIDE = [attack for attack in ATTACKS if has_control(attack)]

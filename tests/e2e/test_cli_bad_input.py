@@ -13,6 +13,7 @@ import pytest
 
 from cli_kit import BROKEN, CommandLine
 from git_repository import write
+from remit.workspaces.keeper._landlock import landlock_version
 
 
 @pytest.fixture
@@ -252,11 +253,21 @@ def without_namespaces() -> list[str] | None:
 
 
 def test_no_sandbox(line: CommandLine) -> None:
-    """No sandbox, no run: exit 2 with the command that fixes it, never a silent step down."""
+    """No sandbox of the kind that was asked for, no run: exit 2 with the command that fixes it."""
     prefix = without_namespaces()
     if prefix is None:
         pytest.skip("user namespaces can't be switched off for one process here")
-    done = subprocess.run(
+    workspace = (
+        f'[[nodes.local.workspaces]]\nref = "app"\nroot = "{line.repository}"\nsandbox = "bubblewrap"\n'
+    )
+    line.use(more=workspace)
+    refused(run_with(prefix, line), "can't be sandboxed", "Fix: ")
+    assert line.runs() == []
+
+
+def run_with(prefix: list[str], line: CommandLine) -> subprocess.CompletedProcess[str]:
+    """`remit run x`, started by another program."""
+    return subprocess.run(
         [*prefix, sys.executable, "-m", "remit.cli", "run", "x"],
         cwd=line.repository,
         env=line.environment,
@@ -265,8 +276,18 @@ def test_no_sandbox(line: CommandLine) -> None:
         check=False,
         timeout=60,
     )
-    refused(done, "can't be sandboxed", "Fix: ")
-    assert line.runs() == []
+
+
+def test_where_no_namespace_can_be_made_landlock_holds_a_whole_run(line: CommandLine) -> None:
+    """The step down is told in the first lines, with what it leaves open; the run works and is applied."""
+    prefix = without_namespaces()
+    if prefix is None or landlock_version() < 3:
+        pytest.skip("user namespaces can't be switched off for one process here, or there is no Landlock")
+    done = run_with(prefix, line)
+    assert done.returncode == 0, done.stderr
+    assert "sandbox landlock" in done.stderr
+    assert "It leaves open: " in done.stderr
+    assert "number * 2" in (line.repository / "doubling.py").read_text()
 
 
 def test_a_data_folder_that_cant_be_used(line: CommandLine) -> None:

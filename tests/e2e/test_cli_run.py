@@ -317,6 +317,37 @@ def test_settings_that_init_writes_work_untrusted(line: CommandLine) -> None:
     assert line.read() == FIXED
 
 
+def test_a_run_in_place_and_its_undo(line: CommandLine) -> None:
+    """Promise 4 is off, which the first lines say; nothing is delivered; undo brings the tree back."""
+    done = line.run("run", "make the test pass", "--in-place")
+    assert done.returncode == 0, done.stderr
+    assert "promise 4 is off" in done.stderr
+    assert "YOUR FILES" in done.stderr
+    (run,) = line.runs()
+    view = json.loads(line.run("show", run["id"], "--json").stdout)
+    assert view["workspace"]["isolation"] == "in_place"
+    assert view["delivery"] is None
+    assert view["patch"]["files"] == 1
+    assert "number * 2" in (line.repository / "doubling.py").read_text()
+    undone = line.run("undo", view["id"])
+    assert undone.returncode == 0, undone.stderr
+    assert (line.repository / "doubling.py").read_text() == BROKEN
+    refused = line.run("run", "x", "--in-place", "--patch-only")
+    assert (refused.returncode, "--in-place works on your files" in refused.stderr) == (2, True)
+
+
+def test_the_doctor_attacks_the_sandbox(line: CommandLine) -> None:
+    """R2, R36: a table of attacks at each level, in half a minute; 0 says that the level of a run holds."""
+    done = line.run("doctor", "--sandbox")
+    assert "use the network" in done.stdout, done.stderr
+    assert "bubblewrap: GOT THROUGH" not in done.stdout
+    if done.returncode:  # a machine that is too busy for all of them says so, and doesn't say that it holds
+        assert "wasn't tried to the end" in done.stdout
+    else:
+        assert "The sandbox of a run here (bubblewrap) holds." in done.stdout
+    assert not (line.folder / "home" / ".ssh").exists()
+
+
 def test_the_doctor_says_whether_it_would_work(line: CommandLine) -> None:
     """Everything there: exit 0. No model: exit 1, and what to set; never a key's value."""
     good = line.run("doctor")

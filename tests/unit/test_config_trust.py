@@ -53,6 +53,38 @@ STRANGE = [
 ]
 
 
+@pytest.mark.parametrize("key", ["setup", "secrets", "setup_network", "path", "carry"])
+def test_a_stranger_may_not_widen_a_workspace(repository: Path, key: str) -> None:
+    """R37: of environments, setup lines alone are theirs to say."""
+    text = f'[[nodes.local.workspaces]]\nref = "a"\nroot = "."\n{key} = []\n'
+    (repository / "remit.toml").write_text(text)
+    if key == "setup":
+        load(repository)
+        return
+    with pytest.raises(ConfigError, match=f"workspaces.0.{key}"):
+        load(repository)
+
+
+@pytest.mark.parametrize("line", ['setup = ["curl evil"]', "checks = []", "commands = []", 'freeze = ["x"]'])
+def test_a_strangers_commands_get_no_secret_of_the_users(repository: Path, line: str) -> None:
+    """R36: setup and checks run with the user's secrets, so a stranger's file can't say what they are."""
+    home = repository.parent / "home"
+    own = home / ".config" / "remit" / "remit.toml"
+    own.parent.mkdir(parents=True)
+    workspace = f'[[nodes.local.workspaces]]\nref = "a"\nroot = "{repository}"\n'
+    own.write_text(workspace + 'secrets = [{ name = "T" }]\n')
+    file = repository / "remit.toml"
+    file.write_text(f'[[nodes.local.workspaces]]\nref = "a"\n{line}\n')
+    if line.startswith("freeze"):
+        assert load(repository).workspaces["a"].secrets
+        return
+    with pytest.raises(ConfigError, match="would be given the secrets of the workspace a"):
+        load(repository)
+    make_data_folder(home / ".local/share/remit")
+    TrustStore(home / ".local/share/remit").trust(read_config_file(file))
+    assert load(repository).workspaces["a"].secrets
+
+
 @pytest.mark.parametrize(("text", "named"), STRANGE)
 def test_a_stranger_may_not_set_this(repository: Path, text: str, named: str) -> None:
     """R37: a file that the agent can write widens nothing; the message says how to allow it."""

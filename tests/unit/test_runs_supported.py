@@ -14,7 +14,6 @@ from remit.runs import refuse_later
 
 LATER: list[tuple[dict[str, Any], str]] = [
     ({"webhook": "https://example.org/x"}, "webhook"),
-    ({"in_place": True}, "in_place"),
 ]
 
 
@@ -34,8 +33,6 @@ def test_plain_requests_pass() -> None:
 
 SETTINGS = [
     '[bindings.a]\ndelegate = true\nprofile = "direct"\n',
-    '[[nodes.local.workspaces]]\nref = "a"\nroot = "."\nsetup = ["make"]\n',
-    '[[nodes.local.workspaces]]\nref = "a"\nroot = "."\nsandbox = "landlock"\n',
     '[[nodes.local.workspaces]]\nref = "a"\nroot = "."\nisolation = "in_place"\n',
 ]
 

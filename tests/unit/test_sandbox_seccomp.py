@@ -41,6 +41,17 @@ NUMBERS: Final = {
 }
 
 
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+@pytest.mark.parametrize("family", [1, 2, 10, 16, 40])
+def test_no_socket_of_any_family_where_nothing_else_takes_the_network_away(machine: str, family: int) -> None:
+    """At the level `landlock`, with the network off; a pair of sockets reaches nobody and stays."""
+    program = seccomp_program(machine, sockets=False)
+    column = 0 if machine == "x86_64" else 1
+    for name, answer in (("socket", 0x0005_0000 | errno.EAFNOSUPPORT), ("socketpair", ALLOW)):
+        data = struct.pack("=iIQ6Q", NUMBERS[name][column], AUDIT[machine], 0, family, 1, 0, 0, 0, 0)
+        assert interpret(program, data) == answer
+
+
 def interpret(program: bytes, data: bytes) -> int:
     """What the kernel would do: runs the program on a `struct seccomp_data`."""
     code = [struct.unpack_from("=HBBI", program, at) for at in range(0, len(program), 8)]

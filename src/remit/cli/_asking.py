@@ -28,6 +28,7 @@ def build_request(options: RunOptions, prompt: str, place: Place) -> RunRequest:
         "model": options.model,
         "profile": options.profile,
         "preserve": options.preserve,
+        "in_place": options.in_place,
         "unreviewed": options.unreviewed,
         "allow_protected": options.allow_protected,
         "workspace": _workspace(options, place),
@@ -60,6 +61,11 @@ def delivery_of(options: RunOptions) -> str | dict[str, str] | None:
     """
     if options.apply + options.patch_only + (options.branch is not None) > 1:
         raise click.UsageError("--apply, --branch and --patch-only exclude each other")
+    typed = options.apply or options.patch_only or options.branch is not None or options.base is not None
+    if options.in_place and typed:
+        raise click.UsageError(
+            "--in-place works on your files as they are: no --apply, --branch, --patch-only or --base"
+        )
     if options.branch is not None:
         return {"mode": "branch", "branch": check_branch_name(options.branch, param="branch")}
     if options.patch_only:

@@ -26,7 +26,16 @@ from remit.contract import RunRequest
 from remit.errors import RemitError
 from remit.node_agent import node_folder
 from remit.storage import StoreReader
-from remit.workspaces import Keeper, check_root, choose_sandbox, find_toolchains, sandbox_fix
+from remit.workspaces import (
+    Keeper,
+    check_root,
+    choose_sandbox,
+    describe_network,
+    find_toolchains,
+    read_secrets,
+    sandbox_fix,
+    sandbox_notes,
+)
 
 State = Literal["good", "note", "bad"]
 _LITTLE_BYTES: Final = 500 * 1024 * 1024
@@ -86,6 +95,7 @@ async def _collect(wanted: str | None) -> list[Finding]:
     findings += _workspace(place)
     findings += [finding async for finding in _sandbox(place, data=_usable(stored))]
     findings += _toolchains(place)
+    findings += _setup_and_secrets(place)
     findings += _models(place)
     return findings
 
@@ -203,7 +213,9 @@ async def _sandbox_at(data: Path, place: Place | None) -> AsyncIterator[Finding]
         )
     else:
         program = f", {probe.bubblewrap}" if level == "bubblewrap" else ""
-        yield Finding("good", f"sandbox {level}{program}")
+        notes = sandbox_notes(level, probe)
+        yield Finding("note" if notes else "good", "; ".join(notes) or f"sandbox {level}{program}")
+        yield Finding("good", "`remit doctor --sandbox` attacks it, to see whether it holds")
     if probe.overlay_problem is None:
         yield Finding("good", "isolation: overlay (a copy costs nothing, whatever the size)")
     else:
@@ -234,6 +246,23 @@ def _toolchains(place: Place) -> Iterator[Finding]:
         yield Finding("good", f"covered, since it may hold credentials: {path}")
     for refused in found.refused:
         yield Finding("note", f"not shown to commands: {refused.folder}: {refused.reason}")
+
+
+def _setup_and_secrets(place: Place) -> Iterator[Finding]:
+    """Whether each secret is there, never what it is; and what is run first."""
+    settings = place.workspace
+    for secret in settings.secrets:
+        try:
+            read_secrets([secret], environment=place.config.environment)
+        except RemitError as error:
+            yield Finding("bad", error.message)
+        else:
+            yield Finding("good", f"secret {secret.name} is there, for {', '.join(secret.to)}")
+    if settings.setup:
+        network = settings.network if settings.setup_network is None else settings.setup_network
+        lines = "; ".join(settings.setup)
+        yield Finding("good", f"setup, once for each base: {lines} (network {describe_network(network)})")
+    yield Finding("good", f"network of commands: {describe_network(settings.network)}")
 
 
 def _models(place: Place) -> Iterator[Finding]:

@@ -95,6 +95,7 @@ def _body(options: RunOptions, prompt: str) -> dict[str, Any]:
         "model": options.model,
         "profile": options.profile,
         "preserve": options.preserve,
+        "in_place": options.in_place,
         "unreviewed": options.unreviewed,
         "allow_protected": options.allow_protected,
         "workspace": workspace,

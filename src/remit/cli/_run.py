@@ -55,6 +55,7 @@ class RunOptions:
     as_jsonl: bool
     summary: Path | None
     config_file: Path | None
+    in_place: bool
     unreviewed: bool
     allow_protected: bool
     allow_unconfined: bool
@@ -122,6 +123,11 @@ class RunOptions:
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="A remit.toml to use in place of the one found upwards.",
+)
+@click.option(
+    "--in-place",
+    is_flag=True,
+    help="Work on your files themselves, not on a copy; `remit undo` takes it back.",
 )
 @click.option("--unreviewed", is_flag=True, help="Let profile direct apply what nobody reviewed.")
 @click.option(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -21,7 +21,6 @@ from remit.config._config import (
 from remit.config._environment import environment_settings
 from remit.config._files import ConfigFile, find_config_files
 from remit.config._folders import data_folder
-from remit.config._later import refuse_later_workspace
 from remit.config._local import find_local_server
 from remit.config._merge import Table, merge_settings, narrow_limits_of
 from remit.config._providers import DEFAULT_MODELS, IMPLICIT_PROVIDERS, find_implicit
@@ -147,6 +146,7 @@ def _add_file(settings: Table, file: ConfigFile, repository: Path | None, trust:
         refuse_untrusted(file, trusted=trusted)
         if not trusted:
             _refuse_roots_outside(file, added, repository)
+            _refuse_use_of_secrets(file, added, settings)
             settings = merge_settings(_default_caps(added, settings), settings)
             added = narrow_limits_of(settings, added)
     return merge_settings(settings, added)
@@ -175,6 +175,29 @@ def _refuse_roots_outside(file: ConfigFile, settings: Table, repository: Path) -
                     f"{file.path}: `nodes.{name}.workspaces.root` lies outside the repository; "
                     f"trust the file with `remit trust {file.path}` if that is meant"
                 )
+
+
+def _refuse_use_of_secrets(file: ConfigFile, added: Table, settings: Table) -> None:
+    """A stranger's commands mustn't be those that the user's secrets are given to."""
+    guarded = {table.get("ref") for _, table in _workspace_tables(settings) if table.get("secrets")}
+    for name, table in _workspace_tables(added):
+        for key in ("setup", "commands", "checks"):
+            if key in table and table.get("ref") in guarded:
+                raise ConfigError(
+                    f"{file.path}: `nodes.{name}.workspaces.{key}` would be given the secrets of the "
+                    f"workspace {table.get('ref')}; read the file, then trust it with "
+                    f"`remit trust {file.path}`",
+                    param=f"nodes.{name}.workspaces.{key}",
+                )
+
+
+def _workspace_tables(settings: Table) -> Iterator[tuple[str, Table]]:
+    nodes = settings.get("nodes")
+    for name, node in cast("Table", nodes).items() if isinstance(nodes, dict) else ():
+        workspaces = cast("Table", node).get("workspaces") if isinstance(node, dict) else None
+        for table in cast("list[Any]", workspaces) if isinstance(workspaces, list) else []:
+            if isinstance(table, dict):
+                yield name, cast("Table", table)
 
 
 def _with_absolute_paths(file: ConfigFile) -> Table:
@@ -216,6 +239,9 @@ def _with_placed_lists(table: Any, folder: Path) -> Any:
         listed = workspace.get(key)
         if isinstance(listed, list):
             workspace[key] = [_placed_item(item, folder) for item in cast("list[Any]", listed)]
+    secrets = workspace.get("secrets")
+    if isinstance(secrets, list):
+        workspace["secrets"] = [_placed(one, folder, ("file",)) for one in cast("list[Any]", secrets)]
     return workspace
 
 
@@ -245,7 +271,6 @@ def _workspaces(shape: FileShape, files: Sequence[ConfigFile]) -> list[Workspace
     for number, table in enumerate(node.workspaces if node else ()):
         path = ("nodes", "local", "workspaces", str(number))
         workspace = _check(WorkspaceSettings, table, path, files)
-        refuse_later_workspace(workspace, _origin(path, files) + ".".join(path))
         if any(workspace.ref == other.ref for other in found):
             where = _origin(path, files)
             raise ConfigError(f"{where}`{'.'.join(path)}.ref`: the ref `{workspace.ref}` stands twice")

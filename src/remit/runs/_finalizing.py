@@ -182,14 +182,16 @@ class Finalizer:
 
     @property
     def mode(self) -> DeliveryMode:
-        """How this run delivers."""
-        return delivery_mode(self._context)
+        """How this run delivers; one in place has nothing left to deliver."""
+        return "patch" if self._context.stored.request.in_place else delivery_mode(self._context)
 
     async def deliver(self, snapshot: Snapshot, *, output: str) -> Decision:
         """Record the intent and deliver. The caller has committed the run's control.
 
         Cancellation: none; the caller shields it.
         """
+        if self._context.stored.request.in_place:
+            return Decision(terminal=Terminal.completed(), output=output)
         summary = self._summary(snapshot)
         if not snapshot.files:
             return await self._done(Delivery(mode=self.mode, status="skipped"), output=output)

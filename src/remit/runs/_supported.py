@@ -21,5 +21,3 @@ def refuse_later(request: RunRequest) -> None:
 def _later_fields(request: RunRequest) -> Iterator[str]:
     if request.webhook is not None:
         yield "webhook"
-    if request.in_place:
-        yield "in_place"

@@ -28,10 +28,12 @@ if TYPE_CHECKING:
     from remit.workspaces._kept import KeepLimits
     from remit.workspaces._mcp_settings import McpServer, find_sdk, is_server_name
     from remit.workspaces._merging import Merged
+    from remit.workspaces._network import describe_network
     from remit.workspaces._pinning import Bases, WorkspaceRoot, find_workspace_root
-    from remit.workspaces._probe import Probe, choose_sandbox, sandbox_fix
+    from remit.workspaces._probe import Probe, SandboxWanted, choose_sandbox, sandbox_fix, sandbox_notes
     from remit.workspaces._receipts import Receipts
     from remit.workspaces._sandbox import check_root
+    from remit.workspaces._secrets import read_secrets
     from remit.workspaces._service import NodeService
     from remit.workspaces._settings import DEFAULT_PROTECTED, CommandDefinition, Mount, WorkspaceSettings
     from remit.workspaces._shelf import Toolchain, Toolchains
@@ -84,10 +86,14 @@ _HOMES = {
     "Merged": "_merging",
     "keeps_checkout": "_continuing",
     "find_sdk": "_mcp_settings",
+    "describe_network": "_network",
     "find_toolchains": "_toolchains",
+    "read_secrets": "_secrets",
     "find_workspace_root": "_pinning",
     "is_server_name": "_mcp_settings",
+    "SandboxWanted": "_probe",
     "sandbox_fix": "_probe",
+    "sandbox_notes": "_probe",
     "strict_parameters": "_tool_schemas",
     "tools_for": "_tool_schemas",
 }
@@ -120,6 +126,7 @@ __all__ = [
     "Receipts",
     "Recovered",
     "SandboxUnavailable",
+    "SandboxWanted",
     "Stopped",
     "ToolCall",
     "ToolOutcome",
@@ -133,6 +140,7 @@ __all__ = [
     "call_fingerprint",
     "check_root",
     "choose_sandbox",
+    "describe_network",
     "find_checks",
     "find_sdk",
     "find_toolchains",
@@ -140,7 +148,9 @@ __all__ = [
     "has_branches",
     "is_server_name",
     "keeps_checkout",
+    "read_secrets",
     "sandbox_fix",
+    "sandbox_notes",
     "strict_parameters",
     "tools_for",
 ]

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,8 @@ async def find_facts(
         found = tuple((check, _state(check, None)) for check in checks)
         return BaseFacts(checks=found, problems=problems, cached=False)
     each_ms = max(1, timeout_ms // max(1, len(checks)))
-    done = [await _run_on_base(checkout, check, settings, each_ms) for check in checks]
+    secrets = workspace.secrets.environment("checks")
+    done = [await _run_on_base(checkout, check, settings, each_ms, secrets) for check in checks]
     said = [f"the check {state.id} can't be run: {state.problem}" for _, state in done if state.problem]
     return BaseFacts(checks=tuple(done), problems=(*problems, *said), cached=False)
 
@@ -130,7 +132,11 @@ def _probe(argv: tuple[str, ...], *, cwd: str = "") -> CommandSpec:
 
 
 async def _run_on_base(
-    checkout: Checkout, check: CheckDefinition, settings: WorkspaceSettings, timeout_ms: int
+    checkout: Checkout,
+    check: CheckDefinition,
+    settings: WorkspaceSettings,
+    timeout_ms: int,
+    secrets: Mapping[str, str],
 ) -> tuple[CheckDefinition, CheckState]:
     run = await run_check(
         checkout,
@@ -138,6 +144,7 @@ async def _run_on_base(
         call_id=f"check/{check.id}",
         timeout_ms=min(timeout_ms, settings.max_command_timeout_ms),
         settings=settings,
+        environment=secrets,
     )
     return check, _state(check, run)
 
@@ -158,6 +165,7 @@ def facts_key(workspace: PreparedWorkspace) -> str:
     """What the facts of a base hang on: its content, the settings, and the environment that commands see."""
     pin = workspace.pin
     facts = {
+        "setup": workspace.setup.name if workspace.setup is not None else None,
         "version": _FACTS_VERSION,
         "base": [pin.id, pin.kind, pin.root, workspace.subdir],
         "settings": workspace.settings.model_dump(mode="json"),

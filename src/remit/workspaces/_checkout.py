@@ -14,6 +14,7 @@ from remit.workspaces._command import CommandResult, CommandSpec, Stopped
 from remit.workspaces._dialogue import Dialogue
 from remit.workspaces._failures import KeeperLost, WorkspaceOperationError
 from remit.workspaces._link import KeeperLink
+from remit.workspaces._masking import MaskingStream
 from remit.workspaces._network import proxy_environment
 
 __all__ = ["Checkout"]
@@ -30,6 +31,7 @@ class Checkout:
         self, request: CheckoutRequest, link: KeeperLink, opened: dict[str, Any], sandbox: SandboxLevel
     ) -> None:
         self._link = link
+        self._masker = request.masker
         self.checkout_id = request.checkout_id
         self.generation = request.generation
         self.root: str = opened["root"]
@@ -59,11 +61,15 @@ class Checkout:
         """
         params = _order(spec, streamed=on_output is not None)
         viewer = None
+        stream = MaskingStream(self._masker)
         if on_output is not None:
-            viewer = _decoded(on_output)
+            viewer = _decoded(lambda data: _pass_on(stream.feed(data), on_output))
         number, answer = self._link.send("run", params, on_part=viewer)
         try:
-            return CommandResult.from_answer(await asyncio.shield(answer))
+            result = CommandResult.from_answer(await asyncio.shield(answer))
+            if on_output is not None:
+                _pass_on(stream.feed(b"", final=True), on_output)
+            return result.masked(self._masker)
         except asyncio.CancelledError:
             await self._stop_and_wait(spec.call_id, answer)
             raise
@@ -98,7 +104,7 @@ class Checkout:
         """
         number, answer = self._link.send("call", {"operation": operation, "arguments": dict(arguments)})
         try:
-            return await asyncio.shield(answer)
+            return self._masked(await asyncio.shield(answer))
         except asyncio.CancelledError:
             try:
                 self._link.send("cancel_call", {"number": number})
@@ -108,6 +114,12 @@ class Checkout:
             raise
         finally:
             self._link.forget(number)
+
+    def _masked(self, answer: dict[str, object]) -> dict[str, object]:
+        content = answer.get("content")
+        if self._masker and isinstance(content, str):
+            return answer | {"content": self._masker.mask(content)}
+        return answer
 
     async def stop(
         self, call_id: str | None = None, *, grace_ms: int = _STOP_GRACE_MS
@@ -146,6 +158,11 @@ def _order(spec: CommandSpec, *, streamed: bool) -> dict[str, Any]:
     proxied = isinstance(spec.network, tuple) and spec.confined
     environment = {**(proxy_environment() if proxied else {}), **spec.environment}
     return asdict(spec) | {"environment": environment, "streamed": streamed}
+
+
+def _pass_on(data: bytes, on_output: Callable[[bytes], None]) -> None:
+    if data:
+        on_output(data)
 
 
 def _decoded(on_output: Callable[[bytes], None]) -> Callable[[dict[str, Any]], None]:

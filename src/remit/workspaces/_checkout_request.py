@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from remit.workspaces._masking import Masker, no_masker
 from remit.workspaces._probe import IsolationWanted, SandboxWanted
 from remit.workspaces._shelf import Toolchains
 from remit.workspaces.keeper._plan import Limits
@@ -40,6 +41,12 @@ class CheckoutRequest:
     """Folders of the root that another base lacks: `.venv`, `node_modules`."""
     read_only: tuple[str, ...] = ()
     """Paths in the tree that neither commands nor file operations may change."""
+    setup: Path | None = None
+    """Folder of what setup commands have made on such a base; None: nothing."""
+    keep_home: bool = False
+    """Whether its home folder stays when it is kept: a setup's own."""
+    masker: Masker = field(default_factory=no_masker)
+    """Takes secrets out of whatever its commands and file operations answer."""
     toolchains: Toolchains = field(default_factory=Toolchains)
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     """Allow-listed variables for all commands."""

@@ -6,6 +6,7 @@ Where the workspace names no checks they are found from the project's files (`_f
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -83,8 +84,17 @@ async def run_check(
     call_id: str,
     timeout_ms: int,
     settings: WorkspaceSettings,
+    environment: Mapping[str, str] | None = None,
 ) -> CheckRun:
     """Run a check in a checkout.
+
+    Args:
+        checkout: Where.
+        check: What.
+        call_id: What the checkout knows it by.
+        timeout_ms: For all of it.
+        settings: The workspace's.
+        environment: Secrets that checks get.
 
     Raises:
         KeeperLost: The checkout is gone.
@@ -101,6 +111,7 @@ async def run_check(
             timeout_ms=max(1, timeout_ms),
             max_output_bytes=settings.max_output_bytes,
             network=settings.network,
+            environment=environment or {},
         )
     )
     problem = None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
+
+from remit.workspaces._masking import Masker
 
 __all__ = ["CommandResult", "CommandSpec", "CommandStatus", "Stopped"]
 
@@ -68,6 +70,20 @@ class CommandResult:
         values["leftovers"] = tuple(values["leftovers"])
         values["denied"] = tuple(values["denied"])
         return cls(**values)
+
+    def masked(self, masker: Masker) -> CommandResult:
+        """The same without secrets."""
+        if not masker:
+            return self
+        return replace(
+            self,
+            stdout=masker.mask_bytes(self.stdout),
+            stderr=masker.mask_bytes(self.stderr),
+            text=masker.mask(self.text),
+            leftovers=tuple(masker.mask(one) for one in self.leftovers),
+            denied=tuple(masker.mask(one) for one in self.denied),
+            message=None if self.message is None else masker.mask(self.message),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

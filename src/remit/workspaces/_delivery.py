@@ -21,6 +21,7 @@ from typing import Literal
 
 from remit.errors import NodeError
 from remit.workspaces._changes import Change, shown
+from remit.workspaces._in_place_attributes import removed_attributes
 from remit.workspaces._journal import (
     Fault,
     Journal,
@@ -33,7 +34,7 @@ from remit.workspaces._journal import (
 )
 from remit.workspaces._placing import Attributes, Step, make_plan
 from remit.workspaces._protection import PROTECTED, ignores_case, matching_paths
-from remit.workspaces._snapshot import RunFolder
+from remit.workspaces._snapshot import Bundle, RunFolder
 from remit.workspaces.keeper._tree import is_git_name, show_path
 
 __all__ = ["Deliveries", "DeliveryOrder", "Outcome", "Recovered", "refused_paths"]
@@ -154,6 +155,21 @@ class Deliveries:
                 for change in bundle.changes.changes
             ]
             return self._change(root, run_id, content_hash, "undo", steps)
+
+    def note_in_place(self, run_id: str, root: Path, bundle: Bundle) -> None:
+        """Remember what a run has done to the tree itself, as if it had been applied; the last counts.
+
+        Nothing is changed in the tree. Blocking.
+        """
+        folder = self._receipts(run_id)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for earlier in folder.glob("*.json"):
+            if earlier.stem != bundle.content_hash:
+                earlier.unlink()
+        if bundle.changes.changes:
+            removed = removed_attributes(bundle.changes, root)
+            receipt = asdict(_Receipt("delivered", str(root), removed)) | {"token": "in-place"}
+            write_synced(folder / f"{bundle.content_hash}.json", json.dumps(receipt).encode())
 
     def find_delivered(self, run_id: str) -> tuple[str, ...]:
         """The content hashes of a run that were applied and not undone."""

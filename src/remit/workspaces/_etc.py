@@ -12,7 +12,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-__all__ = ["EMPTY_XML", "HOST_NAME", "NETWORK_FILES", "etc_folder", "user_name"]
+__all__ = ["EMPTY_XML", "HOST_NAME", "NETWORK_FILES", "etc_folder", "system_files", "user_name"]
 
 EMPTY_XML: Final = "remit-empty.xml"
 """What a covered settings file reads as."""
@@ -56,7 +56,8 @@ def etc_folder(data: Path, *, home: Path) -> Path:
     return folder
 
 
-def _system_files() -> list[str]:
+def system_files() -> list[str]:
+    """The parts of /etc that are shown, as they are on this machine."""
     found = [str(path) for pattern in _SYSTEM_PATTERNS for path in sorted(Path("/etc").glob(pattern))]
     return list(dict.fromkeys((*_SYSTEM_FILES, *found)))
 
@@ -64,7 +65,7 @@ def _system_files() -> list[str]:
 def _fingerprint(home: Path) -> str:
     """Changes whenever something that was copied may have changed."""
     said = [str(home), str(os.geteuid()), str(os.getegid())]
-    present = (name for name in _system_files() if os.path.exists(name))
+    present = (name for name in system_files() if os.path.exists(name))
     said += [f"{name} {os.stat(name).st_mtime_ns}" for name in present]
     return hashlib.sha256("\0".join(said).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
@@ -72,7 +73,7 @@ def _fingerprint(home: Path) -> str:
 def _build(folder: Path, *, home: Path) -> None:
     making = folder.with_name(f"{folder.name}.{os.getpid()}")
     making.mkdir(mode=0o700, parents=True)
-    for name in _system_files():
+    for name in system_files():
         _copy_part(Path(name), making / Path(name).relative_to("/etc"))
     uid, gid = os.geteuid(), os.getegid()
     name = user_name()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from remit.contract import CheckState, Isolation, SandboxLevel
@@ -16,6 +16,7 @@ from remit.workspaces._checks import CheckDefinition
 from remit.workspaces._continuing import KeptCheckout
 from remit.workspaces._pinning import Bases
 from remit.workspaces._private_git import copy_private_git
+from remit.workspaces._secrets import WorkspaceSecrets
 from remit.workspaces._settings import WorkspaceSettings
 from remit.workspaces._toolchains import Toolchains
 
@@ -46,6 +47,9 @@ class PreparedWorkspace:
     brief: Brief
     notes: tuple[str, ...]
     cached: bool
+    setup: Path | None = None
+    """Folder of what setup commands have made on it; None: there are none."""
+    secrets: WorkspaceSecrets = field(default_factory=WorkspaceSecrets)
     kept: KeptCheckout | None = None
     """What the checkout starts with; None: with the base."""
 
@@ -128,8 +132,11 @@ def checkout_request(
         allow_unconfined=allow_unconfined,
         is_git=pin.has_repository,
         git_dir=git_dir,
+        read_only=(".git",) if workspace.isolation == "in_place" and pin.has_repository else (),
         object_stores=tuple(Path(store) for store in pin.object_stores) if git_dir else (),
         carry=_carried(pin, settings),
+        setup=workspace.setup if workspace.isolation != "in_place" else None,
+        masker=workspace.secrets.masker,
         toolchains=workspace.toolchains,
         environment=_GIT_ENVIRONMENT | allowed,
     )

@@ -23,12 +23,22 @@ from remit.workspaces._base_facts import BaseFacts, facts_key, find_facts, read_
 from remit.workspaces._brief import Brief, BriefFacts, write_brief
 from remit.workspaces._checkout import Checkout
 from remit.workspaces._continuing import KeptCheckout, find_kept
+from remit.workspaces._in_place import IN_PLACE_NOTE
 from remit.workspaces._keeper import Keeper
 from remit.workspaces._owner import note_owner
 from remit.workspaces._pinning import Bases, find_workspace_root
 from remit.workspaces._prepared import BaseReader, PreparedWorkspace, checkout_request
-from remit.workspaces._probe import choose_sandbox, require_network
+from remit.workspaces._probe import choose_sandbox, require_network, sandbox_notes
+from remit.workspaces._secrets import read_secrets
 from remit.workspaces._settings import WorkspaceSettings
+from remit.workspaces._setup import (
+    SetupDone,
+    SetupInputs,
+    find_setup,
+    run_setup,
+    setup_key,
+    with_setup_environment,
+)
 from remit.workspaces._toolchains import Toolchains, find_toolchains
 from remit.workspaces.keeper._storage import remove_unless_held
 from remit.workspaces.keeper._tree import is_git_name
@@ -39,6 +49,9 @@ _Value = TypeVar("_Value")
 
 _TOOLCHAINS_S = 5.0
 """How long what was found of toolchains is believed: a burst of runs looks once, a person's next run anew."""
+
+_SETUP_SHARE = 0.7
+"""The part of a preparation's time that setup commands may take."""
 
 _CHECKS_SHARE = 0.8
 """The part of a preparation's time that checks on the base may take."""
@@ -82,6 +95,8 @@ class Preparer:
         self._owner = owner
         self._programs = programs
         self._toolchains: dict[tuple[Path, str], tuple[float, Toolchains]] = {}
+        self._setup_inputs = SetupInputs()
+        self._setups: dict[str, _Shared[SetupDone]] = {}
         self._facts: dict[str, _Shared[BaseFacts]] = {}
         self._prepared: dict[tuple[object, ...], _Shared[PreparedWorkspace]] = {}
 
@@ -115,15 +130,17 @@ class Preparer:
         """
         async with asyncio.timeout(request.timeout_ms / 1000):
             workspace, notes = await self._begin(settings, request)
+            workspace, said = await self._with_known_setup(workspace)
             facts = BaseFacts(checks=(), problems=(), cached=False)
             if settings.checks != () or settings.commands:
                 async with self.scratch(workspace) as checkout:
                     reader = BaseReader(self._bases, workspace.pin, workspace.listing)
                     facts = await find_facts(checkout, workspace, reader, timeout_ms=None)
-        return replace(workspace, checks=facts.checks, notes=(*notes, *facts.problems))
+        return replace(workspace, checks=facts.checks, notes=(*notes, *said, *facts.problems))
 
     async def _prepare(self, settings: WorkspaceSettings, request: PrepareRequest) -> PreparedWorkspace:
         workspace, notes = await self._begin(settings, request)
+        workspace, said = await self._with_setup(workspace, timeout_ms=int(request.timeout_ms * _SETUP_SHARE))
         facts = await self._base_facts(workspace, timeout_ms=int(request.timeout_ms * _CHECKS_SHARE))
         states = tuple(state for _, state in facts.checks)
         pin = workspace.pin
@@ -144,7 +161,7 @@ class Preparer:
             workspace,
             checks=facts.checks,
             brief=brief,
-            notes=(*notes, *facts.problems),
+            notes=(*notes, *said, *facts.problems),
             cached=facts.cached,
         )
 
@@ -178,9 +195,16 @@ class Preparer:
             brief=Brief("", ()),
             notes=(),
             cached=False,
+            secrets=await asyncio.to_thread(read_secrets, settings.secrets, environment=self._environment),
             kept=kept,
         )
-        return workspace, (*notes, *pin.notes, *_not_shown(toolchains, settings))
+        return workspace, (
+            *_in_place_notes(isolation),
+            *sandbox_notes(sandbox, keeper.probe),
+            *notes,
+            *pin.notes,
+            *_not_shown(toolchains, settings),
+        )
 
     async def _find_kept(
         self, settings: WorkspaceSettings, request: PrepareRequest, root: Path, keeper: Keeper
@@ -221,6 +245,47 @@ class Preparer:
             ],
         )
 
+    # ---- setup commands
+
+    async def _with_setup(
+        self, workspace: PreparedWorkspace, *, timeout_ms: int
+    ) -> tuple[PreparedWorkspace, tuple[str, ...]]:
+        """The workspace with what its setup commands have made; they run where nobody has run them yet."""
+        if not workspace.settings.setup:
+            return workspace, ()
+        if workspace.isolation == "in_place":
+            return workspace, ("setup commands don't run for a run in place: the tree is yours as it is",)
+        key = await self._setup_key(workspace)
+
+        async def find() -> SetupDone:
+            kept = await asyncio.to_thread(find_setup, self._data, key)
+            if kept is not None:
+                return kept
+            checkout = await self.open_scratch(workspace, keep_home=True)
+            return await run_setup(checkout, workspace, data=self._data, key=key, timeout_ms=timeout_ms)
+
+        shared = self._setups.setdefault(key, _Shared[SetupDone]())
+        try:
+            done = await shared.get(find)
+        finally:
+            if not shared.wanted:
+                self._setups.pop(key, None)
+        return _set_up(workspace, done), done.notes
+
+    async def _with_known_setup(
+        self, workspace: PreparedWorkspace
+    ) -> tuple[PreparedWorkspace, tuple[str, ...]]:
+        """The same, as far as it is there; nothing is run."""
+        if not workspace.settings.setup or workspace.isolation == "in_place":
+            return workspace, ()
+        done = await asyncio.to_thread(find_setup, self._data, await self._setup_key(workspace))
+        if done is None:
+            return workspace, (f"setup would run first: {'; '.join(workspace.settings.setup)}",)
+        return _set_up(workspace, done), done.notes
+
+    async def _setup_key(self, workspace: PreparedWorkspace) -> str:
+        return setup_key(workspace, await asyncio.to_thread(self._setup_inputs.find, workspace))
+
     # ---- facts of a base
 
     async def _base_facts(self, workspace: PreparedWorkspace, *, timeout_ms: int) -> BaseFacts:
@@ -256,34 +321,33 @@ class Preparer:
         """A checkout of a base that is no run's, for the length of a block."""
         return _Scratch(self, workspace)
 
-    async def open_scratch(self, workspace: PreparedWorkspace) -> Checkout:
-        """A checkout of a base that is no run's."""
+    async def open_scratch(self, workspace: PreparedWorkspace, *, keep_home: bool = False) -> Checkout:
+        """A checkout of a base that is no run's; with `keep_home` its home folder stays when it is kept."""
         keeper = await self._keeper()
         if workspace.isolation == "in_place":
             workspace = replace(workspace, isolation="copy" if keeper.probe.overlay_problem else "overlay")
-        checkout_id = self._ids.new("scratch")
-        storage = self._data / "checkouts" / checkout_id
+        storage = self._data / "checkouts" / self._ids.new("scratch")
         try:
-            return await self._open_scratch(keeper, workspace, checkout_id, storage)
+            return await self._open_scratch(keeper, workspace, storage, keep_home=keep_home)
         except BaseException:
             with suppress(OSError):
                 await asyncio.to_thread(remove_unless_held, storage)
             raise
 
     async def _open_scratch(
-        self, keeper: Keeper, workspace: PreparedWorkspace, checkout_id: str, storage: Path
+        self, keeper: Keeper, workspace: PreparedWorkspace, storage: Path, *, keep_home: bool
     ) -> Checkout:
         await asyncio.to_thread(note_owner, storage, self._owner)
         request = await asyncio.to_thread(
             checkout_request,
             workspace,
-            checkout_id=checkout_id,
+            checkout_id=storage.name,
             generation=1,
             data=self._data,
             environment=self._environment,
             allow_unconfined=self._allow_unconfined,
         )
-        return await keeper.open(request)
+        return await keeper.open(replace(request, keep_home=keep_home))
 
 
 class _Shared(Generic[_Value]):
@@ -369,6 +433,15 @@ def _choose_isolation(
     if problem is None:
         return "overlay", ()
     return "copy", (f"the workspace is copied, since no overlay can be mounted here: {problem}",)
+
+
+def _set_up(workspace: PreparedWorkspace, done: SetupDone) -> PreparedWorkspace:
+    toolchains = with_setup_environment(workspace.toolchains, done, Path(workspace.pin.root))
+    return replace(workspace, setup=done.folder, toolchains=toolchains)
+
+
+def _in_place_notes(isolation: Isolation) -> tuple[str, ...]:
+    return (IN_PLACE_NOTE,) if isolation == "in_place" else ()
 
 
 def _not_shown(toolchains: Toolchains, settings: WorkspaceSettings) -> list[str]:

@@ -12,8 +12,17 @@ from typing import Any, Literal
 from remit.contract import SandboxLevel
 from remit.workspaces._failures import SandboxUnavailable
 from remit.workspaces._network import Network
+from remit.workspaces.keeper._landlock import leaves_open
 
-__all__ = ["IsolationWanted", "Probe", "SandboxWanted", "choose_sandbox", "require_network", "sandbox_fix"]
+__all__ = [
+    "IsolationWanted",
+    "Probe",
+    "SandboxWanted",
+    "choose_sandbox",
+    "require_network",
+    "sandbox_fix",
+    "sandbox_notes",
+]
 
 IsolationWanted = Literal["auto", "overlay", "copy", "in_place"]
 SandboxWanted = Literal["auto", "bubblewrap", "landlock", "external", "none"]
@@ -32,7 +41,8 @@ class Probe:
     cgroup: str | None
     """Where commands of root are bounded in number; None: they aren't, or needn't be."""
     cgroup_note: str | None
-    landlock_problem: str = "the Landlock level isn't built yet"
+    landlock_problem: str | None
+    landlock_version: int = 0
 
     @classmethod
     def from_answer(cls, answer: dict[str, Any]) -> Probe:
@@ -45,6 +55,8 @@ class Probe:
             bubblewrap_problem=answer["bubblewrap"],
             cgroup=answer["cgroup"],
             cgroup_note=answer["cgroup_reason"],
+            landlock_problem=answer["landlock"],
+            landlock_version=answer["landlock_version"],
         )
 
     def describe(self) -> tuple[str, ...]:
@@ -64,7 +76,7 @@ class Probe:
 
 
 def choose_sandbox(wanted: SandboxWanted, probe: Probe, *, allow_unconfined: bool) -> SandboxLevel:
-    """The level to use. `auto` never steps down to `external` or `none`.
+    """The level to use. `auto` steps down to `landlock`, which is told, and never to `external` or `none`.
 
     Raises:
         SandboxUnavailable: what is wanted can't be had; the message holds the one command that changes it.
@@ -75,16 +87,27 @@ def choose_sandbox(wanted: SandboxWanted, probe: Probe, *, allow_unconfined: boo
         )
     if wanted in ("external", "none"):
         return "external" if wanted == "external" else "none"
-    if wanted == "landlock":
+    if wanted == "landlock" and probe.landlock_problem is not None:
         raise SandboxUnavailable(f'sandbox = "landlock": {probe.landlock_problem}; use sandbox = "auto"')
-    if probe.bubblewrap_problem is None:
+    if wanted != "landlock" and probe.bubblewrap_problem is None:
         return "bubblewrap"
+    if wanted in ("auto", "landlock") and probe.landlock_problem is None:
+        return "landlock"
     fix = sandbox_fix(probe)
     raise SandboxUnavailable(
         f"commands can't be sandboxed here: {probe.bubblewrap_problem}. Fix: {fix}",
-        reasons={"bubblewrap": probe.bubblewrap_problem, "landlock": probe.landlock_problem},
+        reasons={"bubblewrap": probe.bubblewrap_problem or "", "landlock": probe.landlock_problem or ""},
         fix=fix,
     )
+
+
+def sandbox_notes(sandbox: SandboxLevel, probe: Probe) -> tuple[str, ...]:
+    """What a user should know of a level that isn't the best one."""
+    if sandbox != "landlock":
+        return ()
+    why = f" ({probe.bubblewrap_problem})" if probe.bubblewrap_problem else ""
+    open_ends = "; ".join(leaves_open(probe.landlock_version))
+    return (f"commands are confined by Landlock, not by bubblewrap{why}. It leaves open: {open_ends}",)
 
 
 def require_network(network: Network, sandbox: SandboxLevel) -> None:

@@ -20,6 +20,7 @@ from remit.workspaces._bubblewrap import (
 from remit.workspaces._checkout_request import CheckoutRequest
 from remit.workspaces._etc import etc_folder, user_name
 from remit.workspaces._failures import WorkspaceRefused
+from remit.workspaces._landlock_view import landlock_plan
 from remit.workspaces._probe import Probe
 from remit.workspaces._seccomp import seccomp_program
 from remit.workspaces.keeper._plan import CheckoutPlan
@@ -76,6 +77,8 @@ def plan_checkout(request: CheckoutRequest, *, probe: Probe, sandbox: SandboxLev
         carry=request.carry,
         read_only=request.read_only,
         caches=tuple((str(cache), str(cache.relative_to(home))) for cache in within),
+        setup=str(request.setup) if request.setup is not None else None,
+        keep_home=request.keep_home,
         hidden=(str(data),),
         sandbox=sandbox,
         bubblewrap=str(probe.bubblewrap or ""),
@@ -85,8 +88,13 @@ def plan_checkout(request: CheckoutRequest, *, probe: Probe, sandbox: SandboxLev
         offline_options=offline_options(),
         online_options=online_options(),
         seccomp=base64.b64encode(seccomp_program()).decode("ascii") if sandbox == "bubblewrap" else "",
+        landlock=landlock_plan(request) if sandbox == "landlock" else None,
         cgroup=probe.cgroup,
-        environment=_environment(request, home=home),
+        environment=_environment(
+            request,
+            home=home,
+            scratch=storage / "scratch" if sandbox == "landlock" else Path("/tmp"),  # noqa: S108
+        ),
         limits=request.limits,
     )
 
@@ -122,7 +130,7 @@ def prepare_etc(data: Path) -> None:
     etc_folder(data.resolve(), home=home_for(None))
 
 
-def _environment(request: CheckoutRequest, *, home: Path) -> dict[str, str]:
+def _environment(request: CheckoutRequest, *, home: Path, scratch: Path) -> dict[str, str]:
     path = [*request.toolchains.path, *(folder for folder in SYSTEM_PATH if os.path.isdir(folder))]
     name = user_name()
     return {
@@ -132,7 +140,7 @@ def _environment(request: CheckoutRequest, *, home: Path) -> dict[str, str]:
         "LOGNAME": name,
         "SHELL": "/bin/sh",
         "LANG": "C.UTF-8",
-        "TMPDIR": "/tmp",  # noqa: S108  the checkout's own
+        "TMPDIR": str(scratch),  # the checkout's own
         **_UNATTENDED,
         **request.toolchains.environment,
         **request.environment,

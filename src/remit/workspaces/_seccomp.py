@@ -134,11 +134,12 @@ _Instruction = tuple[int, int, int, int]
 """Operation, jump if true, jump if false (both in instructions to skip), constant."""
 
 
-def seccomp_program(machine: str | None = None) -> bytes:
+def seccomp_program(machine: str | None = None, *, sockets: bool = True) -> bytes:
     """The filter as the kernel takes it, one `struct sock_filter` after the other.
 
     Args:
         machine: `x86_64` or `aarch64`; None: the one that this runs on.
+        sockets: False: none can be made but pairs; for where no namespace takes the network away.
 
     Raises:
         UnknownArchitecture: another processor.
@@ -146,10 +147,12 @@ def seccomp_program(machine: str | None = None) -> bytes:
     name = machine or platform.machine()
     if name not in _ARCHITECTURES:
         raise UnknownArchitecture(f"no system call filter is known for {name}")
-    return b"".join(struct.pack("=HBBI", *instruction) for instruction in _program(_ARCHITECTURES[name]))
+    return b"".join(
+        struct.pack("=HBBI", *instruction) for instruction in _program(_ARCHITECTURES[name], sockets)
+    )
 
 
-def _program(architecture: _Architecture) -> Iterable[_Instruction]:
+def _program(architecture: _Architecture, sockets: bool) -> Iterable[_Instruction]:
     # A call by another architecture's numbers (32 bit, x32) would pass by this list.
     yield (_LD_WORD, 0, 0, _OFFSET_ARCHITECTURE)
     yield (_JUMP_EQUAL, 1, 0, architecture.audit)
@@ -168,7 +171,7 @@ def _program(architecture: _Architecture) -> Iterable[_Instruction]:
     yield from _when(architecture.clone, argument=0, forbid_bits=_NAMESPACE_FLAGS)
     yield from _when(architecture.unshare, argument=0, forbid_bits=_NAMESPACE_FLAGS | _NEW_TIME)
     yield from _terminal(architecture.ioctl)
-    yield from _sockets(architecture.socket)
+    yield from _sockets(architecture.socket, _SOCKET_FAMILIES if sockets else ())
     yield (_RETURN, 0, 0, _ALLOW)
 
 
@@ -200,10 +203,8 @@ def _terminal(call: int) -> list[_Instruction]:
     return [(_JUMP_EQUAL, 0, len(checks) + 2, call), _load_argument(1), *checks, (_RETURN, 0, 0, _ALLOW)]
 
 
-def _sockets(call: int) -> list[_Instruction]:
-    checks = [
-        part for family in _SOCKET_FAMILIES for part in ((_JUMP_EQUAL, 0, 1, family), (_RETURN, 0, 0, _ALLOW))
-    ]
+def _sockets(call: int, families: Iterable[int]) -> list[_Instruction]:
+    checks = [part for family in families for part in ((_JUMP_EQUAL, 0, 1, family), (_RETURN, 0, 0, _ALLOW))]
     return [
         (_JUMP_EQUAL, 0, len(checks) + 2, call),
         _load_argument(0),

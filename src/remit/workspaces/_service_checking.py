@@ -83,7 +83,14 @@ async def _run_check(node: NodeParts, run: NodeRun, check: CheckDefinition, left
     activity = Activity(label=f"check {check.id}", tool_call_id=call_id, command_id=call_id)
     timeout_ms = max(1, min(left_ms, settings.max_command_timeout_ms))
     with run.active(activity):
-        work = run_check(checkout, check, call_id=call_id, timeout_ms=timeout_ms, settings=settings)
+        work = run_check(
+            checkout,
+            check,
+            call_id=call_id,
+            timeout_ms=timeout_ms,
+            settings=settings,
+            environment=run.get_prepared().secrets.environment("checks"),
+        )
         done = await activity.run(work)
     if activity.interrupted:
         raise Interrupted(activity.label)

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import shutil
 from pathlib import Path
 
 from remit.contract import CleanedUp, CleanupRequest, Delivered, DeliverRequest
-from remit.errors import NodeError
+from remit.errors import NodeError, RemitError
 from remit.workspaces._branching import BranchOrder
 from remit.workspaces._continuing import load_root
 from remit.workspaces._delivery import DeliveryOrder
+from remit.workspaces._in_place import forget_tree
 from remit.workspaces._kept import mark_kept
 from remit.workspaces._service_answers import delivered_answer
 from remit.workspaces._service_left import clean_up_left
+from remit.workspaces._service_looking import look_at_run
 from remit.workspaces._service_parts import NodeParts
 from remit.workspaces._service_runs import NodeRun, stop_all, to_the_end
 from remit.workspaces._snapshot import RunFolder
+from remit.workspaces.keeper._tree import TreeTooLarge
 
 __all__ = ["clean_up_run", "close_run", "deliver_run"]
+
+_log = logging.getLogger(__name__)
 
 
 async def deliver_run(node: NodeParts, request: DeliverRequest) -> Delivered:
@@ -63,13 +69,30 @@ async def clean_up_run(node: NodeParts, request: CleanupRequest) -> CleanedUp:
     )
 
 
+async def _note_in_place(node: NodeParts, run: NodeRun) -> None:
+    """Remember what a run in place came to, so that it can be taken back."""
+    folder = RunFolder.of(node.data, run.run_id)
+    try:
+        bundle = await look_at_run(node, run)
+        root = Path(run.get_prepared().pin.root)
+        await asyncio.to_thread(node.deliveries.note_in_place, run.run_id, root, bundle)
+    except (RemitError, OSError, TreeTooLarge) as error:
+        # The checkout is closed all the same; what was copied of the tree stays, for hands to take it from.
+        _log.warning("run %s: what it did in place can't be taken back: %s", run.run_id, error)
+        return
+    await asyncio.to_thread(forget_tree, folder)
+
+
 async def close_run(node: NodeParts, run: NodeRun, *, keep: bool) -> tuple[Path | None, tuple[str, ...]]:
     """Remove a run's checkout, or keep its tree; returns where that is, and what couldn't be done."""
     async with run.opening:
         await run.stop_servers()
+        if run.checkout is not None and run.checkout.isolation == "in_place":
+            await _note_in_place(node, run)
         checkout, run.checkout, run.tools, run.servers = run.checkout, None, None, None
         if checkout is None:
             return None, ()
+        keep = keep and checkout.isolation != "in_place"  # there is no copy that could be kept
         try:
             problems = await checkout.close(keep=keep)
             node.cleaned_up_count += 1

@@ -10,6 +10,8 @@ from remit.contract import Snapshot, SnapshotRequest
 from remit.workspaces._changes import Changes
 from remit.workspaces._continuing import find_left
 from remit.workspaces._forking import changes_since
+from remit.workspaces._in_place import settled
+from remit.workspaces._patch_secrets import without_secrets
 from remit.workspaces._protection import ignores_case
 from remit.workspaces._service_answers import snapshot_answer
 from remit.workspaces._service_left import snapshot_left
@@ -40,8 +42,13 @@ async def snapshot_run(node: NodeParts, request: SnapshotRequest) -> Snapshot:
         leftovers = [item.label for item in (*ended, *stopped)]
     fork = run.fork
     bundle = await look_at_run(node, run, lambda changes: changes_since(changes, fork) if fork else changes)
+    if checkout.isolation == "in_place":
+        await asyncio.to_thread(
+            node.deliveries.note_in_place, request.run_id, Path(prepared.pin.root), bundle
+        )
     ignore_case = await asyncio.to_thread(ignores_case, Path(prepared.pin.root))
-    return snapshot_answer(request, bundle, prepared.settings, ignore_case=ignore_case, leftovers=leftovers)
+    answer = snapshot_answer(request, bundle, prepared.settings, ignore_case=ignore_case, leftovers=leftovers)
+    return await asyncio.to_thread(without_secrets, answer, bundle, prepared.secrets.masker)
 
 
 async def look_at_run(
@@ -50,6 +57,8 @@ async def look_at_run(
     """What a run's checkout holds now, against its base or as `told` makes it."""
     prepared = run.get_prepared()
     layer = run.layer
+    if run.get_checkout().isolation == "in_place":
+        told = settled
     scan = await asyncio.to_thread(run.scan)
     return await take_snapshot(
         node.bases.git,

@@ -13,6 +13,7 @@ from remit.workspaces._changes import Changes
 from remit.workspaces._checkout import Checkout
 from remit.workspaces._continuing import copy_kept, read_facts_of_copy
 from remit.workspaces._forking import changes_to_take_over, note_fork
+from remit.workspaces._in_place import remember_tree
 from remit.workspaces._prepared import PreparedWorkspace, checkout_request
 from remit.workspaces._service_looking import look_at_run
 from remit.workspaces._service_parts import NodeParts
@@ -57,6 +58,9 @@ async def open_run(node: NodeParts, request: OpenRequest) -> Opened:
 async def _make_checkout(node: NodeParts, run: NodeRun, prepared: PreparedWorkspace) -> None:
     storage = node.data / "checkouts" / run.run_id
     is_new = not await asyncio.to_thread(storage.exists)
+    if prepared.isolation == "in_place":
+        folder = RunFolder.of(node.data, run.run_id)
+        prepared = run.prepared = await asyncio.to_thread(remember_tree, folder, prepared)
     try:
         checkout = await _open_checkout(node, run, prepared, storage)
     except BaseException:
@@ -85,6 +89,7 @@ async def _make_checkout(node: NodeParts, run: NodeRun, prepared: PreparedWorksp
         working_folder=prepared.subdir,
         servers=run.servers,
         plugins=plugins.tools if plugins is not None else (),
+        secrets=prepared.secrets,
         child_changes=lambda child: asyncio.to_thread(changes_to_take_over, node.data, run.run_id, child),
     )
 

@@ -12,6 +12,7 @@ from remit.contract import Gate, Model, Preserve
 from remit.workspaces._network import Network, check_hosts
 from remit.workspaces._probe import IsolationWanted, SandboxWanted
 from remit.workspaces._protection import PROTECTED as DEFAULT_PROTECTED
+from remit.workspaces._secrets import SecretDefinition
 
 __all__ = ["DEFAULT_PROTECTED", "CommandDefinition", "Mount", "Operation", "WorkspaceSettings"]
 
@@ -102,6 +103,12 @@ class WorkspaceSettings(Model):
     """Ignored folders that a checkout gets where its base lacks them."""
     setup: tuple[str, ...] = ()
     """Shell lines run once per base, before the first run, with what they write kept for later ones."""
+    setup_network: Network | None = None
+    """What setup commands reach; None: what other commands do."""
+    setup_inputs: tuple[str, ...] = ()
+    """Globs of further files that setup hangs on, beside lock files and manifests."""
+    secrets: tuple[SecretDefinition, ...] = ()
+    """Secrets that setup commands, checks or a model's commands get as variables."""
     protected: tuple[str, ...] = DEFAULT_PROTECTED
     """Globs of paths whose delivery needs approval."""
     freeze: tuple[str, ...] = ()
@@ -122,10 +129,10 @@ class WorkspaceSettings(Model):
             raise ValueError("a ref is 1 to 64 letters, digits, `_`, `.` or `-`")
         return value
 
-    @field_validator("network")
+    @field_validator("network", "setup_network")
     @classmethod
-    def _network(cls, value: bool | tuple[str, ...]) -> bool | tuple[str, ...]:
-        return value if isinstance(value, bool) else check_hosts(value) or False
+    def _network(cls, value: Network | None) -> Network | None:
+        return value if value is None or isinstance(value, bool) else check_hosts(value) or False
 
     @field_validator("environment_allowlist")
     @classmethod
@@ -135,12 +142,19 @@ class WorkspaceSettings(Model):
                 raise ValueError(f"{name!r} isn't the name of a variable")
         return value
 
-    @field_validator("carry", "protected", "freeze")
+    @field_validator("carry", "protected", "freeze", "setup_inputs")
     @classmethod
     def _relative(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for path in value:
             if not path or path.startswith("/") or ".." in path.split("/"):
                 raise ValueError(f"{path!r} must be relative to the root, without `..`")
+        return value
+
+    @field_validator("isolation")
+    @classmethod
+    def _isolation(cls, value: IsolationWanted) -> IsolationWanted:
+        if value == "in_place":
+            raise ValueError("work in place is asked for run by run: `remit run --in-place`")
         return value
 
     @field_validator("toolchains")
@@ -158,6 +172,10 @@ class WorkspaceSettings(Model):
         for name in ids:
             if ids.count(name) > 1:
                 raise ValueError(f"commands: the id {name!r} is given twice")
+        names = [secret.name for secret in self.secrets]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"secrets: the name {name!r} is given twice")
         for check in self.checks or ():
             if check not in ids:
                 raise ValueError(f"checks: there is no command {check!r}")

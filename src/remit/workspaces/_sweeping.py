@@ -47,6 +47,9 @@ def sweep_node(data: Path, now: float, *, keep: KeepLimits) -> None:
         with suppress(OSError):
             if entry.name not in living:
                 remove_tree(entry)
+    for entry in _older(data / "setups", "*", now - _UNUSED_S):
+        with suppress(OSError):
+            remove_tree(entry)
     for entry in _older(data / "facts", "*", now - _UNUSED_S):
         with suppress(OSError):
             entry.unlink()

@@ -18,6 +18,7 @@ from remit.workspaces._mcp_results import McpFailed, readable
 from remit.workspaces._mcp_servers import McpServers
 from remit.workspaces._mcp_tools import ListedTool
 from remit.workspaces._receipts import Intent, Outcome, Receipted, Receipts
+from remit.workspaces._secrets import WorkspaceSecrets
 from remit.workspaces._settings import WorkspaceSettings
 from remit.workspaces._tool_arguments import ArgumentsRefused, parse_arguments, parse_object
 from remit.workspaces._tool_commands import (
@@ -123,6 +124,7 @@ class ToolRunner:
         servers: the checkout's MCP servers; None: there are none.
         plugins: the tools that those offer.
         child_changes: finds what a child's review has passed; None: there are no children.
+        secrets: the workspace's; its commands get some of them.
     """
 
     def __init__(
@@ -137,6 +139,7 @@ class ToolRunner:
         servers: McpServers | None = None,
         plugins: Sequence[ListedTool] = (),
         child_changes: ChildChanges | None = None,
+        secrets: WorkspaceSecrets | None = None,
     ) -> None:
         self._checkout = checkout
         self._settings = settings
@@ -146,6 +149,7 @@ class ToolRunner:
         self._working_folder = working_folder
         self._servers = servers
         self._child_changes = child_changes
+        self._secrets = secrets or WorkspaceSecrets()
         self._plugins = {tool.spec.name: tool for tool in plugins}
 
     async def run(self, call: ToolCall, *, on_output: OnOutput | None = None) -> ToolOutcome:
@@ -311,8 +315,11 @@ class ToolRunner:
             result = await self._servers.call(tool, arguments, limit_ms=limit_ms)
         except McpFailed as failed:
             status: ToolStatus = "timed_out" if failed.status == "timed_out" else "failed"
-            return _refused(status, readable(failed.message, max_bytes=call.max_shown_bytes)[0])
-        text, cut = readable(result.text, max_bytes=self._settings.max_output_bytes)
+            message = self._secrets.masker.mask(failed.message)
+            return _refused(status, readable(message, max_bytes=call.max_shown_bytes)[0])
+        text, cut = readable(
+            self._secrets.masker.mask(result.text), max_bytes=self._settings.max_output_bytes
+        )
         room = max(1, call.max_shown_bytes - _NOTE_BYTES)
         clipped = clip_text(text, max_bytes=room)
         notes, kept = "", False
@@ -342,6 +349,7 @@ class ToolRunner:
             timeout_ms=limit_ms,
             max_output_bytes=self._settings.max_output_bytes,
             network=self._settings.network,
+            environment=self._secrets.environment("tools"),
         )
         try:
             result = await self._checkout.run(spec, on_output=on_output)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -230,3 +231,26 @@ def _copy_facts(info: os.stat_result, handle: int) -> None:
     """Mode and times; the owner is who copies, since commands must be able to change the copy."""
     os.fchmod(handle, stat.S_IMODE(info.st_mode) & ~(stat.S_ISUID | stat.S_ISGID))
     os.utime(handle, ns=(info.st_atime_ns, info.st_mtime_ns))
+
+
+def merge_tree(source: Path, target: Path) -> None:
+    """Puts what lies in `source` into the existing folder `target`; its files replace those of the same name.
+
+    Both belong to this process alone: nobody changes them meanwhile.
+
+    Raises:
+        OSError: the disk is full, or a folder stands where a file is to be.
+    """
+    for entry in sorted(os.scandir(source), key=lambda entry: entry.name):
+        place = target / entry.name
+        if entry.is_dir(follow_symlinks=False) and place.is_dir() and not place.is_symlink():
+            merge_tree(Path(entry.path), place)
+            continue
+        if os.path.lexists(place) and (place.is_symlink() or not place.is_dir()):
+            place.unlink()
+        if entry.is_dir(follow_symlinks=False):
+            copy_tree(Path(entry.path), place, bounds=CopyBounds())
+        elif entry.is_symlink():
+            place.symlink_to(os.readlink(entry.path))
+        elif entry.is_file(follow_symlinks=False):  # a pipe would never be read to its end
+            shutil.copy2(entry.path, place, follow_symlinks=False)

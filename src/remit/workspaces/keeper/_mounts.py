@@ -62,6 +62,8 @@ class Overlay:
     upper: Path
     work: Path
     target: Path
+    above: Path | None = None
+    """Another layer that is only read, on top of `lower`; absent is fine."""
 
 
 def mount_overlay(overlay: Overlay, *, privileged: bool) -> None:
@@ -72,11 +74,13 @@ def mount_overlay(overlay: Overlay, *, privileged: bool) -> None:
     Raises:
         OSError: the kernel or one of the file systems refuses.
     """
-    folders = [overlay.lower, overlay.upper, overlay.work]
+    above = [overlay.above] if overlay.above is not None and overlay.above.is_dir() else []
+    folders = [overlay.upper, overlay.work, *above, overlay.lower]
     handles = [os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) for folder in folders]
     try:
         # Descriptors instead of names: a comma or a colon in a folder's name would end the option.
-        lower, upper, work = (f"/proc/self/fd/{handle}" for handle in handles)
+        upper, work, *lowers = (f"/proc/self/fd/{handle}" for handle in handles)
+        lower = ":".join(lowers)
         features = "redirect_dir=off,metacopy=off,index=off,xino=off" if privileged else "userxattr"
         options = f"lowerdir={lower},upperdir={upper},workdir={work},{features}"
         _syscalls.mount("overlay", str(overlay.target), kind="overlay", options=options)

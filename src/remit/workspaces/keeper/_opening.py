@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from remit.workspaces.keeper import _mounts
-from remit.workspaces.keeper._copy import CopyBounds, TreeTooLarge, copy_tree
+from remit.workspaces.keeper._copy import CopyBounds, TreeTooLarge, copy_tree, merge_tree
 from remit.workspaces.keeper._ownership import show_as_own
 from remit.workspaces.keeper._plan import CheckoutPlan
 from remit.workspaces.keeper._storage import Storage, remove_tree
@@ -46,6 +46,8 @@ class Opened:
     """Whether a command's own mount namespace must show the tree at `root`."""
     caches: tuple[tuple[str, str], ...] = ()
     """What is mounted in the home folder: source and where."""
+    keep_home: bool = False
+    """Whether the home folder stays when the checkout is kept."""
     notes: list[str] = field(default_factory=list[str])
     """What the user should know, in words."""
 
@@ -80,6 +82,7 @@ def _open_locked(plan: CheckoutPlan, storage: Storage, lock_fd: int, check: Call
     except OSError as error:
         return _open_without_namespace(plan, storage, lock_fd, error, check)
     notes: list[str] = []
+    _mount_home(plan, storage, privileged=privileged)
     isolation = _make_tree(plan, storage, notes, check, privileged=privileged)
     _mount_git(plan, storage)
     if isolation != "in_place":
@@ -97,6 +100,7 @@ def _open_locked(plan: CheckoutPlan, storage: Storage, lock_fd: int, check: Call
         lock_fd=lock_fd,
         bound=isolation != "in_place",
         caches=plan.caches,
+        keep_home=plan.keep_home,
         notes=notes,
     )
 
@@ -108,13 +112,13 @@ def close_checkout(opened: Opened, *, keep: bool) -> list[str]:
     storage = opened.storage
     # What is mounted inside goes with it, but not in the home folder: that one is a plain folder.
     inner = [storage.home / relative for _, relative in opened.caches]
-    for target in (*inner, storage.scratch, storage.merged, storage.lower):
+    for target in (*inner, storage.home, storage.scratch, storage.merged, storage.lower):
         with suppress(OSError):  # EINVAL: nothing is mounted there
             while True:
                 _mounts.unmount(target)
     if keep:
         # Only the tree is of use later; the kernel's scratch folder of an overlay must not be used twice.
-        for part in (storage.home, storage.scratch):
+        for part in (storage.scratch, *(() if opened.keep_home else (storage.home,))):
             _try(lambda part=part: remove_tree(part), problems)
     else:
         _try(lambda: remove_tree(storage.folder), problems)
@@ -186,7 +190,13 @@ def _overlay_tree(plan: CheckoutPlan, storage: Storage, *, privileged: bool) -> 
     _take_facts(lower, storage.upper)  # the merged root has the owner and mode of the upper one
     if plan.git_dir is not None and not _is_folder(lower / ".git"):
         (storage.upper / ".git").mkdir(exist_ok=True)  # a linked worktree's file, or nothing
-    overlay = _mounts.Overlay(lower=lower, upper=storage.upper, work=storage.work, target=storage.merged)
+    overlay = _mounts.Overlay(
+        lower=lower,
+        upper=storage.upper,
+        work=storage.work,
+        target=storage.merged,
+        above=_setup_part(plan, "upper"),
+    )
     _mounts.mount_overlay(overlay, privileged=privileged)
     if os.statvfs(storage.merged).f_flag & os.ST_RDONLY:
         _mounts.unmount(storage.merged)
@@ -214,6 +224,9 @@ def _copied_tree(plan: CheckoutPlan, storage: Storage, notes: list[str], check: 
         if isinstance(error, OSError) and error.errno in _FULL:
             raise OpenRefused("storage_full", "the disk under the data folder is full") from error
         raise
+    delta = _setup_part(plan, "delta")
+    if delta is not None and delta.is_dir():
+        merge_tree(delta, making)
     os.rename(making, storage.tree)
     if report.skipped:
         shown = ", ".join(report.skipped[:5])
@@ -264,10 +277,38 @@ def _carry(
         if overlaid:
             name = hashlib.sha256(os.fsencode(relative)).hexdigest()[:16]  # the same when it is opened again
             with suppress(OSError):
-                _carry_over(source, target, storage.carried / name, privileged=privileged)
+                _carry_over(
+                    source,
+                    target,
+                    storage.carried / name,
+                    above=_setup_part(plan, f"carried/{name}/upper"),
+                    privileged=privileged,
+                )
                 continue
         _mounts.bind(source, target, read_only=True)
         notes.append(f"{relative} is shown read-only")
+
+
+def _setup_part(plan: CheckoutPlan, name: str) -> Path | None:
+    """A part of what setup commands have made."""
+    return Path(plan.setup) / name if plan.setup is not None else None
+
+
+def _mount_home(plan: CheckoutPlan, storage: Storage, *, privileged: bool) -> None:
+    """Starts the commands' home folder with what setup commands have put there; each run changes its own."""
+    made = _setup_part(plan, "home")
+    if made is None or not made.is_dir():
+        return
+    try:
+        _carry_over(made, storage.home, storage.carried / "home", privileged=privileged)
+    except OSError:
+        _copy_home(made, storage)
+
+
+def _copy_home(made: Path, storage: Storage) -> None:
+    if not any(storage.home.iterdir()):
+        storage.home.rmdir()
+        copy_tree(made, storage.home, bounds=CopyBounds())
 
 
 def _is_free(target: Path) -> bool:
@@ -275,7 +316,9 @@ def _is_free(target: Path) -> bool:
     return not os.path.lexists(target) or (_is_folder(target) and not any(target.iterdir()))
 
 
-def _carry_over(source: Path, target: Path, folder: Path, *, privileged: bool) -> None:
+def _carry_over(
+    source: Path, target: Path, folder: Path, *, above: Path | None = None, privileged: bool
+) -> None:
     upper, work, lower = folder / "upper", folder / "work", folder / "lower"
     for part in (upper, work, lower):
         part.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -283,7 +326,7 @@ def _carry_over(source: Path, target: Path, folder: Path, *, privileged: bool) -
         show_as_own(source, lower)
         source = lower
     _take_facts(source, upper)
-    overlay = _mounts.Overlay(lower=source, upper=upper, work=work, target=target)
+    overlay = _mounts.Overlay(lower=source, upper=upper, work=work, target=target, above=above)
     _mounts.mount_overlay(overlay, privileged=privileged)
 
 
@@ -294,7 +337,13 @@ def _show_caches(plan: CheckoutPlan, storage: Storage, notes: list[str], *, priv
         target.mkdir(mode=0o700, parents=True, exist_ok=True)
         name = "home-" + hashlib.sha256(os.fsencode(relative)).hexdigest()[:16]
         try:
-            _carry_over(Path(source), target, storage.carried / name, privileged=privileged)
+            _carry_over(
+                Path(source),
+                target,
+                storage.carried / name,
+                above=_setup_part(plan, f"carried/{name}/upper"),
+                privileged=privileged,
+            )
         except OSError as error:
             _mounts.bind(Path(source), target, read_only=True)
             notes.append(f"~/{relative} is shown read-only: {error.strerror or error}")
@@ -354,6 +403,9 @@ def _open_without_namespace(
         if not plan.may_copy and plan.isolation == "overlay":
             raise OpenRefused("unavailable", f"no overlay can be mounted: {error.strerror}") from error
         _copied_tree(plan, storage, notes, check)
+        made = _setup_part(plan, "home")
+        if made is not None and made.is_dir():
+            _copy_home(made, storage)
         root, isolation = str(storage.tree), "copy"
         notes.append(f"the checkout is at {root}, not at the workspace's own path")
         if plan.git_dir is not None:
@@ -367,5 +419,6 @@ def _open_without_namespace(
         root_fd=os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC),
         lock_fd=lock_fd,
         bound=False,
+        keep_home=plan.keep_home,
         notes=notes,
     )

@@ -1,4 +1,4 @@
-"""A command without a sandbox of ours: the surrounding container is the boundary, or there is none.
+"""A command without namespaces: held by Landlock, by the surrounding container, or by nothing.
 
 A small supervisor is forked for each command. It adopts whatever the command leaves behind and, at the end,
 kills its own descendants again and again until none is left.
@@ -20,6 +20,7 @@ from typing import Any, Final, NoReturn
 
 from remit.workspaces.keeper import _mounts, _processes, _syscalls
 from remit.workspaces.keeper._confinement import Ending, Streams, WhenEnded
+from remit.workspaces.keeper._landlock import Confinement, confine
 from remit.workspaces.keeper._loop import Loop
 from remit.workspaces.keeper._plan import Limits
 from remit.workspaces.keeper._workers import close_all_but
@@ -40,6 +41,8 @@ class PlainOrder:
     cpu_seconds: int
     tree: str
     root: str
+    confinement: Confinement | None = None
+    """What holds it; None: nothing."""
     bound: bool
     """Whether the tree must first be shown at `root`, in a mount namespace of the command's own."""
 
@@ -179,6 +182,8 @@ class _Supervisor:
             _set_limits(order.limits, order.cpu_seconds)
             for number in (signal.SIGPIPE, signal.SIGXFSZ):
                 signal.signal(number, signal.SIG_DFL)
+            if order.confinement is not None:
+                confine(order.confinement)
             os.execvpe(order.argv[0], order.argv, order.environment)
         except OSError as error:
             os.write(failure, f"{error.filename or order.argv[0]}: {error.strerror}".encode())

@@ -53,10 +53,14 @@ class CheckoutPlan:
     """Relative paths that nobody can write."""
     caches: tuple[tuple[str, str], ...]
     """Folders of downloads, and where in the commands' home folder each is shown, copy-on-write."""
+    setup: str | None
+    """Folder of what setup commands have made on such a base, shown below what the checkout changes."""
+    keep_home: bool
+    """Whether the home folder stays, too, when the checkout is closed and kept: it is a setup's own."""
     hidden: tuple[str, ...]
     """Absolute folders that a copy leaves out (the data folder)."""
     sandbox: str
-    """`bubblewrap`, `external` or `none`."""
+    """`bubblewrap`, `landlock`, `external` or `none`."""
     bubblewrap: str
     """Path of the program; empty without it."""
     sandbox_options: tuple[str, ...]
@@ -67,6 +71,8 @@ class CheckoutPlan:
     """Those added for a command with network."""
     seccomp: str
     """The filter program, base64; empty without one."""
+    landlock: dict[str, Any] | None
+    """At that level: what may be read, listed and written beside the checkout, and the call filters."""
     cgroup: str | None
     """A folder of the pids controller in which groups may be made; None: not bounded that way."""
     environment: dict[str, str]

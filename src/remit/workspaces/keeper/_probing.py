@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from remit.workspaces.keeper import _cgroups, _mounts
 from remit.workspaces.keeper._channel import Channel
+from remit.workspaces.keeper._landlock import landlock_version, try_landlock
 from remit.workspaces.keeper._loop import Loop
 
 _TIMEOUT_S: Final = 20
@@ -23,6 +24,7 @@ def probe(link: socket.socket, order: dict[str, Any]) -> None:
     """The whole life of a process that is forked to look: tries everything and answers."""
     answer: dict[str, Any] = {"namespace": None, "overlay": None, "bubblewrap": None, "program": None}
     answer["cgroup"], answer["cgroup_reason"] = _cgroups.find_pids_folder()
+    answer["landlock"], answer["landlock_version"] = try_landlock(), landlock_version()
     data = Path(order["data"])
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:

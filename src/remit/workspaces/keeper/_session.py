@@ -18,6 +18,7 @@ from remit.workspaces.keeper._confinement import Confined, WhenEnded
 from remit.workspaces.keeper._context import CheckoutContext, set_current_checkout
 from remit.workspaces.keeper._dialogues import Dialogue
 from remit.workspaces.keeper._jail import Jail, JailOrder
+from remit.workspaces.keeper._landlock import Confinement
 from remit.workspaces.keeper._loop import Loop
 from remit.workspaces.keeper._opening import Opened, OpenRefused, close_checkout, open_checkout
 from remit.workspaces.keeper._plain import PlainOrder, PlainProcesses
@@ -229,6 +230,7 @@ class Session:
                     tree=str(self._opened.storage.merged),
                     root=self._opened.root,
                     bound=self._opened.bound,
+                    confinement=self._confinement(order),
                 ),
                 when_ended,
             )
@@ -251,6 +253,20 @@ class Session:
                 hosts=order.network if isinstance(order.network, tuple) else None,
             ),
             when_ended,
+        )
+
+    def _confinement(self, order: CommandOrder) -> Confinement | None:
+        """What holds a command at the level `landlock`."""
+        granted = self._plan.landlock
+        if granted is None or not order.confined:
+            return None
+        storage = self._opened.storage
+        own = (self._opened.root, str(storage.home), str(storage.scratch), str(storage.git))
+        return Confinement(
+            read=tuple(granted["read"]),
+            listed=tuple(granted["listed"]),
+            write=(*granted["write"], *own),
+            seccomp=base64.b64decode(granted["online" if order.network else "offline"]),
         )
 
     def _folder_of(self, order: CommandOrder) -> str:

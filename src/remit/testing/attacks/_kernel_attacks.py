@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from attacks.attack import py, sh
+from remit.testing.attacks._attack import py, sh
 
 KERNEL: Final = (
     sh("mount_memory", "mount -t tmpfs none . && echo BREACH", control="none"),

@@ -16,7 +16,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from attacks.catalog import Attack
+from remit.contract import SandboxLevel
+from remit.testing.attacks._attack import Attack
 from remit.workspaces import (
     Checkout,
     CheckoutRequest,
@@ -34,7 +35,6 @@ _LIMITS = Limits(
     scratch_bytes=16 * 1024 * 1024,
     shared_memory_bytes=16 * 1024 * 1024,
 )
-_TIMEOUT_MS = 60_000
 
 
 @dataclass(slots=True)
@@ -42,6 +42,11 @@ class World:
     """One checkout, and everything around it that must stay as it is."""
 
     base: Path
+    """A folder of its own; HOME lies in it, so that no real home folder is touched."""
+    level: SandboxLevel = "bubblewrap"
+    """The sandbox that is attacked."""
+    timeout_ms: int = 60_000
+    """For one attack."""
     canary: str = field(default_factory=lambda: f"canary{secrets.token_hex(8)}")
     keeper: Keeper = field(init=False)
     checkout: Checkout = field(init=False)
@@ -107,7 +112,8 @@ class World:
         self.keeper = await Keeper.start(data=self.data)
         other = await self.keeper.open(self._request("other"))
         result = await other.run(self._command("sh", f"echo {self.canary} > secret.txt", "plant"))
-        assert result.exit_code == 0, result
+        if result.exit_code != 0:
+            raise RuntimeError(f"no command runs in the sandbox: {result.text or result.message}")
         self.checkout = await self.keeper.open(self._request("attacked"))
         self._start_victim()
         self._listen()
@@ -123,7 +129,7 @@ class World:
             data=self.data,
             toolchains=tools,
             limits=_LIMITS,
-            sandbox="bubblewrap",
+            sandbox=self.level,
         )
 
     def _start_victim(self) -> None:
@@ -194,7 +200,7 @@ class World:
 
     def _command(self, language: str, script: str, name: str) -> CommandSpec:
         return CommandSpec(
-            call_id=f"{name}-{secrets.token_hex(4)}", argv=_argv(language, script), timeout_ms=_TIMEOUT_MS
+            call_id=f"{name}-{secrets.token_hex(4)}", argv=_argv(language, script), timeout_ms=self.timeout_ms
         )
 
     def attack_outside(self, attack: Attack, *, daemon: str) -> str:

@@ -1,13 +1,13 @@
-"""What a hostile command may try, as data. Words in braces are filled in by the test."""
+"""What a hostile command may try, as data. Words in braces are filled in by the world."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from attacks.attack import Attack, py, sh
-from attacks.kernel_attacks import BOUNDS, KERNEL
+from remit.testing.attacks._attack import Attack, py, sh
+from remit.testing.attacks._kernel_attacks import BOUNDS, KERNEL
 
-__all__ = ["ATTACKS", "Attack"]
+__all__ = ["ATTACKS", "GROUPS", "Attack"]
 
 _WRITES: Final = (
     sh("write_absolute", "echo x > {outside}/new", evidence="outside_file"),
@@ -39,8 +39,8 @@ _WRITES: Final = (
         evidence="outside_file",
     ),
     sh("write_data", "echo x > {data}/planted && cat {data}/planted && echo BREACH"),
-    sh("write_system", "[ -w /usr/bin ] && echo BREACH", control="root"),
-    sh("write_identity", "[ -w /etc/passwd ] && echo BREACH", control="root"),
+    sh("write_system", "touch /usr/bin/.remit-$$ && rm -f /usr/bin/.remit-$$ && echo BREACH", control="root"),
+    sh("write_identity", ": >> /etc/passwd && echo BREACH", control="root"),
 )
 
 _READS: Final = (
@@ -232,4 +232,13 @@ if len([i for _, i in socket.if_nameindex() if i != "lo"]): breach()
     ),
 )
 
-ATTACKS: Final = (*_WRITES, *_READS, *_PROCESSES, *_NETWORK, *KERNEL, *BOUNDS)
+GROUPS: Final = {
+    "change files": _WRITES,
+    "read secrets": _READS,
+    "reach processes": _PROCESSES,
+    "use the network": _NETWORK,
+    "use the kernel": KERNEL,
+    "use up the machine": BOUNDS,
+}
+"""The attacks by what they want."""
+ATTACKS: Final = tuple(attack for group in GROUPS.values() for attack in group)

@@ -1,7 +1,8 @@
 """The form of an attack: a script, and a way to see that it got through.
 
 The scripts run inside a sandbox, where none may get through, and (where that harms nobody) outside of one,
-where each must: an attack that fails everywhere proves nothing. Words in braces are filled in by the test.
+where each must: an attack that fails everywhere proves nothing. Words in braces are filled in by
+the world that they are tried in.
 """
 
 from __future__ import annotations

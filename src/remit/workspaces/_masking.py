@@ -1,0 +1,164 @@
+"""Takes secrets out of whatever leaves a checkout, also encoded, cut in two, or in pieces of a stream.
+
+A secret is known as it is, percent-encoded, in base64 (at each of its three alignments, also wrapped into
+lines), in hexadecimal and as a JSON string. Values shorter than six characters aren't masked by content:
+they would blank ordinary words. Who wants to hide a secret from this can (reversed, or a letter at a time):
+what a command must not tell must not be given to it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+from urllib.parse import quote, quote_plus
+
+from remit.primitives import Secret
+
+__all__ = ["MASK", "Masker", "MaskingStream", "no_masker"]
+
+MASK: Final = "[redacted]"
+_MASK_BYTES: Final = MASK.encode()
+_SHORTEST: Final = 6
+_SHORTEST_LINE: Final = 16
+_SHORTEST_PART: Final = 4
+_WRAPPED: Final = rb"(?:\r?\n[ \t]*)?"
+_CUT: Final = re.compile(r"\n\[\.\.\. \d+ bytes left out here; \d+ bytes in all \.\.\.\]\n")
+
+
+class Masker:
+    """Masks the secrets of one workspace.
+
+    Args:
+        secrets: Their values by name.
+    """
+
+    def __init__(self, secrets: Mapping[str, Secret]) -> None:
+        self._forms: dict[str, tuple[bytes, ...]] = {}
+        self._patterns: dict[str, re.Pattern[bytes]] = {}
+        for name, secret in secrets.items():
+            plain, wrapped = _forms_of(secret.reveal())
+            if plain:
+                parts = [re.escape(form) for form in plain] + [_as_wrapped(form) for form in wrapped]
+                self._forms[name] = tuple(sorted({*plain, *wrapped}, key=len, reverse=True))
+                self._patterns[name] = re.compile(b"|".join(sorted(parts, key=len, reverse=True)))
+        self.longest_bytes = max((len(form) for forms in self._forms.values() for form in forms), default=0)
+
+    def __bool__(self) -> bool:
+        return bool(self._patterns)
+
+    def mask_bytes(self, data: bytes) -> bytes:
+        """The bytes with every secret replaced."""
+        for pattern in self._patterns.values():
+            data = pattern.sub(_MASK_BYTES, data)
+        return data
+
+    def mask(self, text: str) -> str:
+        """The text with every secret replaced, and what a mark of left out bytes has cut one down to."""
+        if not self._patterns:
+            return text
+        masked = self.mask_bytes(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
+        cut = _CUT.search(masked)
+        if cut is None:
+            return masked
+        head, tail = masked[: cut.start()], masked[cut.end() :]
+        return f"{self.mask_end(head)}{cut.group()}{self.mask_begin(tail)}"
+
+    def mask_end(self, text: str) -> str:
+        """The text without the begin of a secret at its end, where it was cut."""
+        data = text.encode("utf-8", "surrogatepass")
+        length = self._part(data, end=True)
+        return data[: len(data) - length].decode("utf-8", "ignore") + MASK if length else text
+
+    def mask_begin(self, text: str) -> str:
+        """The text without the end of a secret at its begin."""
+        data = text.encode("utf-8", "surrogatepass")
+        length = self._part(data, end=False)
+        return MASK + data[length:].decode("utf-8", "ignore") if length else text
+
+    def _part(self, data: bytes, *, end: bool) -> int:
+        return max(
+            (_overlap(data, form, end=end) for forms in self._forms.values() for form in forms), default=0
+        )
+
+    def names_in(self, data: bytes) -> tuple[str, ...]:
+        """Which secrets the bytes hold."""
+        return tuple(name for name, pattern in self._patterns.items() if pattern.search(data))
+
+    def held_back(self, data: bytes) -> int:
+        """How many bytes at the end may be the begin of a secret that goes on in the next piece."""
+        held = 0
+        for forms in self._forms.values():
+            for form in forms:
+                for length in range(min(len(form) - 1, len(data)), held, -1):
+                    if data.endswith(form[:length]):
+                        held = length
+                        break
+        return held
+
+
+class MaskingStream:
+    """Masks a stream in pieces: what may be the begin of a secret waits for the next piece."""
+
+    def __init__(self, masker: Masker) -> None:
+        self._masker = masker
+        self._pending = b""
+
+    def feed(self, data: bytes, *, final: bool = False) -> bytes:
+        """What may go out now."""
+        masked = self._masker.mask_bytes(self._pending + data)
+        held = 0 if final else self._masker.held_back(masked)
+        self._pending = masked[len(masked) - held :] if held else b""
+        return masked[: len(masked) - held] if held else masked
+
+
+def no_masker() -> Masker:
+    """One that knows no secret."""
+    return Masker({})
+
+
+def _overlap(data: bytes, form: bytes, *, end: bool) -> int:
+    for length in range(min(len(form) - 1, len(data)), _SHORTEST_PART - 1, -1):
+        if data.endswith(form[:length]) if end else data.startswith(form[-length:]):
+            return length
+    return 0
+
+
+def _forms_of(value: str) -> tuple[set[bytes], set[bytes]]:
+    """Every way of writing a value; and those that programs wrap into lines."""
+    values = [value, *(line for line in value.splitlines() if len(line) >= _SHORTEST_LINE)]
+    plain: set[bytes] = set()
+    wrapped: set[bytes] = set()
+    for one in values:
+        data = one.encode("utf-8", "surrogateescape")
+        if len(data) < _SHORTEST:
+            continue
+        plain |= {data, data.hex().encode(), data.hex().upper().encode(), *_quoted(one)}
+        wrapped |= set(_in_base64(data))
+    return plain, wrapped
+
+
+def _quoted(value: str) -> Iterable[bytes]:
+    text = value.encode("utf-8", "surrogateescape")
+    for form in (quote(text, safe=""), quote(text), quote_plus(text)):
+        yield form.encode()
+        yield re.sub("%[0-9A-F]{2}", lambda match: match.group().lower(), form).encode()
+    for form in (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]):
+        yield form.encode("utf-8", "surrogatepass")
+
+
+def _in_base64(data: bytes) -> Iterable[bytes]:
+    """The characters that hang on the value alone, wherever it stands in what was encoded."""
+    for before in range(3):
+        padded = b"\0" * before + data
+        whole = len(padded) * 8 // 6
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            inner = encode(padded)[-(-before * 8 // 6) : whole]
+            if len(inner) >= _SHORTEST:
+                yield inner
+
+
+def _as_wrapped(form: bytes) -> bytes:
+    return _WRAPPED.join(re.escape(form[index : index + 1]) for index in range(len(form)))
