@@ -61,6 +61,8 @@ locks: environment-dev  ## resolve the hashed locks anew: make locks ARGS=--upgr
 	@$(COMPILE) $(ARGS) requirements/uv.in -o requirements/uv.txt
 	@$(COMPILE) $(ARGS) --extra anthropic pyproject.toml requirements/run.in -o requirements/run.txt
 	@$(COMPILE) $(ARGS) --all-extras pyproject.toml requirements/dev.in -o requirements/dev.txt
+	@$(COMPILE) $(ARGS) requirements/clients.in -o requirements/clients.txt
+	@$(COMPILE) $(ARGS) requirements/agents.in -o requirements/agents.txt
 
 wheel: environment-dev  ## build dist/*.whl
 	@$(BIN)/python -m hatchling build -t wheel

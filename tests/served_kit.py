@@ -35,6 +35,9 @@ SCRIPT: tuple[dict[str, Any], ...] = (
     {"stage": "work", "when": {"contains": "FAIL"}, "error": {"status": 401}},
     {"stage": "work", "when": {"contains": "THINK"}, "text": "never", "delay_ms": 600_000},
     {"stage": "work", "when": {"contains": "SLOW"}, "text": "Slowly done", "delay_ms": 900},
+    {"stage": "work", "when": {"contains": "BREAK"}, "text": "It is bro", "cut": True},
+    {"stage": "work", "when": {"contains": "BREAK, then go on"}, "text": "It is broken no more"},
+    {"stage": "work", "when": {"contains": "BREAK"}, "text": "Something else"},
     {"stage": "work", "when": {"contains": "NAME"}, "text": TITLE, "usage": USAGE},
     {**PLAN},
     {

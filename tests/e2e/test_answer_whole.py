@@ -108,6 +108,14 @@ async def test_an_answer_is_cancelled_like_any_run(answering: World) -> None:
     assert ended.view.cancel.complete
 
 
+def test_from_the_command_line(answering: World) -> None:
+    """`remit run -b NAME` of such a binding needs no workspace: stdout is the answer alone."""
+    answering.fake.script(Reply(text="A calm chat"))
+    process = answering.start_run("-b", "title")
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output) == (0, "A calm chat\n"), errors
+
+
 async def test_pictures_reach_every_stage_or_are_refused(world: World) -> None:
     """A picture passes where the stage's model takes pictures, and is refused by name where none does."""
     content = [{"type": "text", "text": "Build what it shows."}, {"type": "image", "url": PICTURE}]

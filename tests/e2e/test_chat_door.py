@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -287,12 +288,38 @@ def test_a_failed_run_is_an_error_never_text(client: httpx2.Client, served: Serv
     assert served.run(answer.headers["x-remit-run-id"]).status == "failed"
 
 
+def test_a_run_that_is_cancelled_elsewhere_is_an_error(client: httpx2.Client) -> None:
+    """Somebody stops the run by its id while its caller waits: 499, and final."""
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(client.post, PATH, json=body("THINK about me.", user="waiter"))
+        deadline = time.monotonic() + 20
+        while newest(client)["metadata"].get("remit", {}).get("user") != "waiter":
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        client.post(f"/api/v1/runs/{newest(client)['id']}/cancel")
+        answer = waiting.result(30)
+    assert (answer.status_code, check_error(answer)["code"]) == (499, "cancelled/caller")
+    assert answer.headers["x-should-retry"] == "false"
+
+
 def test_failure_after_the_first_byte_is_no_normal_end(client: httpx2.Client) -> None:
     """R68: an error frame, then `[DONE]`; no finish reason."""
     *chunks, error, done = chunks_of(client.post(PATH, json=body("FAIL it.", stream=True)).text)
     assert done == "[DONE]"
     assert error["error"]["code"] == "provider/auth"
     assert all(one["choices"][0]["finish_reason"] is None for one in chunks)
+
+
+def test_an_attempt_that_breaks_off_while_it_is_shown(client: httpx2.Client) -> None:
+    """R69: text goes on where the next attempt begins with what was shown; else the stream is an error."""
+    *chunks, _ = chunks_of(client.post(PATH, json=body("BREAK, then go on.", stream=True)).text)
+    pieces = [chunk["choices"][0]["delta"].get("content", "") for chunk in chunks]
+    assert "".join(pieces) == "It is broken no more"
+    *chunks, error, done = chunks_of(client.post(PATH, json=body("BREAK it.", stream=True)).text)
+    assert (error["error"]["code"], done) == ("provider/cut", "[DONE]")
+    assert "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks) == "It is bro"
+    whole = client.post(PATH, json=body("BREAK it."))
+    assert whole.json()["choices"][0]["message"]["content"] == "Something else"
 
 
 # ---- hang-ups, retries
@@ -324,7 +351,7 @@ def test_hang_up_cancels_the_run_and_its_processes(
     if stream:
         how = [item.how for item in run.cancel.items if item.kind == "tool"]
         assert how
-        assert set(how) <= {"term", "kill"}
+        assert set(how) <= {"term", "kill", "closed"}  # closed: it was still being started
         assert not processes_with(NONCE)
 
 
@@ -340,7 +367,7 @@ def test_a_binding_may_let_runs_go_on(client: httpx2.Client, served: Served) -> 
 
 
 def test_a_retry_joins_and_never_what_its_hang_up_cancelled(client: httpx2.Client, served: Served) -> None:
-    """A library's next try isn't paid for twice, and isn't given the end of a run that it left itself."""
+    """R80: a next try isn't paid for twice, nor given what its hang-up ended or what isn't its own."""
     retry = {"x-stainless-retry-count": "1"}
     first = client.post(PATH, json=body("NAME once."))
     joined = client.post(PATH, json=body("NAME once."), headers=retry)
@@ -393,6 +420,27 @@ def test_idempotency_key(client: httpx2.Client) -> None:
     assert first.headers["x-remit-run-id"] == second.headers["x-remit-run-id"]
     other = client.post(PATH, json=body("NAME another."), headers=headers)
     assert (other.status_code, check_error(other)["code"]) == (409, "idempotency_conflict")
+
+
+def test_many_hang_ups_leave_nothing_behind(client: httpx2.Client, served: Served) -> None:
+    """Whoever leaves, whenever: no stream, no waiter, no work and no run is left of it."""
+
+    def leave(number: int) -> None:
+        with served.client() as leaving:
+            if number % 2:
+                hang_up(leaving, PATH, body(f"THINK {number}."), after_s=0.05 * (number % 5) + 0.05)
+            else:
+                with leaving.stream("POST", PATH, json=body(f"THINK {number}.", stream=True)) as answer:
+                    assert answer.status_code == 200
+
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(leave, range(36)))
+    deadline = time.monotonic() + 30
+    while client.get("/api/v1/work").json()["data"] or len(served.door.app.streams):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    unfinished = client.get("/api/v1/runs?status=queued,planning,working,settling").json()["data"]
+    assert unfinished == []
 
 
 # ---- sessions, models, room

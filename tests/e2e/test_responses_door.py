@@ -174,6 +174,31 @@ def test_cancel(client: httpx2.Client, served: Served) -> None:
     assert client.post(f"{PATH}/{started['id']}/cancel").json()["status"] == "cancelled"
 
 
+def test_a_stream_hears_of_a_cancel(client: httpx2.Client) -> None:
+    """R68: the stream of a response that is cancelled ends with `response.failed`, its status `cancelled`."""
+    sent = body("THINK on.", background=True, stream=True)
+    with client.stream("POST", PATH, json=sent) as answer:
+        client.post(f"{PATH}/resp_{answer.headers['x-remit-run-id']}/cancel")
+        events = events_of(answer.read().decode())
+    assert events[-1]["type"] == "response.failed"
+    assert events[-1]["response"]["status"] == "cancelled"
+    assert events[-1]["response"]["error"]["code"] == "cancelled/caller"
+
+
+def test_scopes(client: httpx2.Client, served: Served) -> None:
+    """A key that may only look looks; one that may only run does that, and looks at what it ran."""
+    response_id = client.post(PATH, json=body()).json()["id"]
+    with served.client(served.add_key("looks", scopes=("read",))) as looks:
+        assert looks.get(f"{PATH}/{response_id}").status_code == 200
+        assert looks.get("/v1/models").status_code == 200
+        refused = looks.post(PATH, json=body())
+        assert (refused.status_code, refused.json()["error"]["type"]) == (403, "permission_error")
+        assert looks.post(f"{PATH}/{response_id}/cancel").status_code == 403
+    with served.client(served.add_key("runs", scopes=("run",))) as runs:
+        made = runs.post(PATH, json=body()).json()["id"]
+        assert runs.get(f"{PATH}/{made}").status_code == 200
+
+
 def test_background_streams_resume(client: httpx2.Client) -> None:
     """R66: a stream that broke off goes on after the last number seen; together they are the whole, once."""
     sent = body("Mend it.", model="reviewed", background=True, stream=True)

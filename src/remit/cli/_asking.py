@@ -43,7 +43,11 @@ def build_request(options: RunOptions, prompt: str, place: Place) -> RunRequest:
     )
 
 
-def _workspace(options: RunOptions, place: Place) -> dict[str, str]:
+def _workspace(options: RunOptions, place: Place) -> dict[str, str] | None:
+    binding = place.config.bindings.get(options.binding or place.config.default_binding or "")
+    profile = options.profile or (binding.profile if binding is not None else None)
+    if profile == "answer" and options.workspace is None and options.base is None:
+        return None  # a plain answer has none; one that was typed is refused by name
     asked: dict[str, str] = {"ref": place.workspace.ref}
     if options.base is not None:
         asked["base"] = options.base

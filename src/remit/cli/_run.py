@@ -89,8 +89,9 @@ class RunOptions:
 @click.option("--review-model", metavar="NAME:MODEL", help="Model of the review stage.")
 @click.option(
     "--profile",
-    type=click.Choice(["reviewed", "direct"]),
-    help="reviewed: plan, work, review. direct: work alone; its patch is kept, not applied.",
+    type=click.Choice(["reviewed", "direct", "answer"]),
+    help="reviewed: plan, work, review. direct: work alone; its patch is kept, not applied. "
+    "answer: one plain request, without a workspace.",
 )
 @click.option(
     "--base",

@@ -16,7 +16,6 @@ from remit.api.dialects import (
     object_of,
     refuse_fields,
     text_at,
-    text_of,
 )
 from remit.api.openai._parts import say_user, text_of_content
 from remit.errors import InvalidRequest
@@ -51,8 +50,8 @@ def read_chat_request(body: Fields) -> ChatRequest:
     metadata = object_of(body, "metadata")
     session = metadata.get("session_id")
     facts: dict[str, Any] = {"door": "openai-chat"}
-    if (user := text_of(body, "user")) is not None:
-        facts["user"] = user
+    if (user := body.get("user")) is not None:
+        facts["user"] = user  # text by the letter; some front ends put an object there
     wish = Wish(
         model=text_at(body.get("model"), "model"),
         fields=conversation.request_fields(param="messages"),
