@@ -34,10 +34,13 @@ class LimitRequest(Model):
     max_revisions: _Count | None = None
     """How often a review may send the work back."""
     max_input_tokens: _Positive | None = None
+    """Tokens sent, over the whole tree of the run. A stage's last request within it is for the answer alone."""
     max_output_tokens: _Positive | None = None
+    """Tokens received, reasoning included, over the whole tree of the run; the same."""
     max_total_tokens: _Positive | None = None
+    """Both together; the same."""
     max_cost_usd: Money | None = None
-    """USD over the whole tree of the run."""
+    """USD over the whole tree of the run; the same."""
     max_children: _Count | None = None
     """Child runs over the whole tree."""
     tool_timeout_ms: _Positive | None = None

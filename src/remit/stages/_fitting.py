@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from remit.contract import ToolSpec
 from remit.errors import ProviderError
 from remit.models import ModelReply, ModelRequest, estimate_input_tokens
 from remit.stages import _notices as notices
@@ -27,10 +28,18 @@ class FittingAsker:
         self._conversation = conversation
         self._room = room
         self._readable = readable
+        self._tools_tokens: dict[tuple[str, ...], int] = {}
 
     def _estimate(self, request: ModelRequest) -> int:
         """The conversation keeps its own count, so that a long one isn't gone through again each time."""
-        return self._conversation.tokens + estimate_input_tokens((), request.tools)
+        return self._conversation.tokens + self._estimate_tools(request.tools)
+
+    def _estimate_tools(self, tools: tuple[ToolSpec, ...]) -> int:
+        """Schemas are rendered to be measured, so each set of tools is measured once."""
+        names = tuple(tool.name for tool in tools)
+        if names not in self._tools_tokens:
+            self._tools_tokens[names] = estimate_input_tokens((), tools)
+        return self._tools_tokens[names]
 
     async def ask(self, request: Callable[[], ModelRequest]) -> ModelReply:
         """One complete reply; a request that the provider finds too long is shortened and sent once more.
@@ -41,15 +50,16 @@ class FittingAsker:
         Raises:
             ProviderError, LimitReached: As of `Asker.ask`.
         """
-        self._make_room(request())
+        first = request()
+        if self._make_room(first):
+            first = request()
         try:
-            return await self._ask(request())
+            return await self._ask(first)
         except ProviderError as error:
             if error.reason != "context_length":
                 raise
-            refused = request()
-            self._room.refused(estimated=self._estimate(refused))
-            if not self.give_way(refused):
+            self._room.refused(estimated=self._estimate(first))
+            if not self.give_way(first):
                 raise
         return await self._ask(request())
 
@@ -70,7 +80,7 @@ class FittingAsker:
         return self._shorten(request, most=self._room.most, target=self._room.target)
 
     def _shorten(self, request: ModelRequest, *, most: int, target: int) -> bool:
-        tools = estimate_input_tokens((), request.tools)
+        tools = self._estimate_tools(request.tools)
         shortened = self._conversation.shorten(
             most=max(1, most - tools), target=max(1, target - tools), readable=self._readable
         )
