@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -200,16 +201,31 @@ def test_a_long_history_is_shortened_soon() -> None:
 # ---- when
 
 
+@dataclass
+class Windows:
+    context_window_tokens: int
+    input_room_tokens: int
+
+
+def test_a_window_that_is_told_late_counts_from_then_on() -> None:
+    """A local server says what it holds when it is first asked."""
+    windows = Windows(100_000, 100_000)
+    room = Room(windows)
+    assert room.most == 75_000
+    windows.context_window_tokens = 8_000
+    assert room.most == 6_000
+
+
 def test_the_room_is_three_quarters_of_the_window_or_what_a_reply_leaves() -> None:
     """At 75 % of the window something goes, down to half of it; earlier where a reply needs the place."""
-    room = Room(window_tokens=100_000, input_tokens=90_000)
+    room = Room(Windows(100_000, 90_000))
     assert (room.most, room.target) == (75_000, 50_000)
-    assert Room(window_tokens=100_000, input_tokens=60_000).most == 60_000
+    assert Room(Windows(100_000, 60_000)).most == 60_000
 
 
 def test_the_room_learns_from_what_was_counted() -> None:
     """Estimates err upwards for prose: what the provider counted sets them right, within bounds."""
-    room = Room(window_tokens=100_000, input_tokens=100_000)
+    room = Room(Windows(100_000, 100_000))
     room.learn(estimated=1_000, counted=500)
     assert room.most == 150_000
     room.learn(estimated=1_000, counted=None)

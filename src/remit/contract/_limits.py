@@ -34,7 +34,7 @@ class LimitRequest(Model):
     max_revisions: _Count | None = None
     """How often a review may send the work back."""
     max_input_tokens: _Positive | None = None
-    """Tokens sent, over the whole tree of the run. A stage's last request within it is for the answer alone."""
+    """Tokens sent, over the whole tree of the run. A stage's last request within it is for the answer."""
     max_output_tokens: _Positive | None = None
     """Tokens received, reasoning included, over the whole tree of the run; the same."""
     max_total_tokens: _Positive | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 SHORTEN_AT_PERCENT: Final = 75
 """Of the window: from here on old results are given up."""
@@ -12,23 +12,39 @@ _LEAST_FACTOR: Final = 0.4
 _MOST_FACTOR: Final = 2.0
 
 
+class Windows(Protocol):
+    """What is asked of a pool."""
+
+    @property
+    def context_window_tokens(self) -> int:
+        """What the model holds."""
+        ...
+
+    @property
+    def input_room_tokens(self) -> int:
+        """How much of it may be input."""
+        ...
+
+
 class Room:
     """Compares estimates with the window; learns from what the provider counted and refused.
 
     Args:
-        window_tokens: What the model holds.
-        input_tokens: How much of it may be input.
+        windows: Whose windows count. They are read anew each time: a local server tells its own late.
     """
 
-    def __init__(self, *, window_tokens: int, input_tokens: int) -> None:
-        self._window = window_tokens
-        self._input = input_tokens
+    def __init__(self, windows: Windows) -> None:
+        self._windows = windows
+        self._refused: int | None = None
         self._factor = 1.0
 
     @property
     def most(self) -> int:
         """The estimate beyond which something has to go."""
-        return max(1, int(min(self._window * SHORTEN_AT_PERCENT / 100, self._input) / self._factor))
+        window, room = self._windows.context_window_tokens, self._windows.input_room_tokens
+        if self._refused is not None:
+            window = min(window, self._refused)
+        return max(1, int(min(window * SHORTEN_AT_PERCENT / 100, room) / self._factor))
 
     @property
     def target(self) -> int:
@@ -43,5 +59,4 @@ class Room:
     def refused(self, *, estimated: int) -> None:
         """A request of this estimate was too long: the window is smaller than was known."""
         tokens = int(estimated * self._factor)
-        self._window = min(self._window, tokens)
-        self._input = min(self._input, tokens)
+        self._refused = tokens if self._refused is None else min(self._refused, tokens)

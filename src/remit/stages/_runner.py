@@ -131,12 +131,11 @@ class StageRunner:
         conversation = Conversation(log, self._ids, head=first_messages(stage, note="\n".join(notes) or None))
         hands = ToolRound(stage, self._tools, log, specs=specs, partial=partial, clock=self._clock)
         asker = self._asker(stage, ledger, partial, remaining_s)
-        room = Room(window_tokens=self._pool.context_window_tokens, input_tokens=self._pool.input_room_tokens)
         readable = any(spec.name == "read_output" for spec in specs)
         loop = StageLoop(
             stage,
             specs=specs,
-            asker=FittingAsker(asker, conversation, room=room, readable=readable),
+            asker=FittingAsker(asker, conversation, room=Room(self._pool), readable=readable),
             hands=hands,
             conversation=conversation,
             ledger=ledger,
