@@ -30,7 +30,7 @@ DOORS: dict[str, set[str]] = {
     "click": {"cli"},
     "genai_prices": {"usage"},
     "google.genai": {"models"},
-    "mcp": {"workspaces", "testing"},
+    "mcp": {"api", "workspaces", "testing"},
     "openai": {"models", "testing"},
     "pydantic_ai": {"models", "testing"},
     "rich": {"cli"},

@@ -55,7 +55,7 @@ def test_the_locks_agree() -> None:
 
 
 IMPORT_NAMES = {"pyyaml": "yaml", "pydantic-ai-slim": "pydantic_ai", "google-genai": "google"}
-BROUGHT_ALONG = {"openai": "pydantic-ai-slim[openai]", "typing_extensions": "pydantic"}
+BROUGHT_ALONG = {"anyio": "mcp", "openai": "pydantic-ai-slim[openai]", "typing_extensions": "pydantic"}
 """Imported, and part of what a dependency promises to bring."""
 PLUGINS = {"pytest-asyncio"}
 """Loaded by another tool, never imported here."""

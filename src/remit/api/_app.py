@@ -20,6 +20,7 @@ from remit.api._settings import DoorSettings
 from remit.api._streams import Streams
 from remit.api._traffic import Traffic
 from remit.api.dashboard import Dashboard, takes_form
+from remit.api.mcp._door import McpDoor
 from remit.errors import InvalidRequest, MethodNotAllowed, NotFound
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
@@ -53,8 +54,9 @@ class App:
             streams=self.streams,
             openapi=openapi_of(OPERATIONS),
         )
+        self.mcp = McpDoor(doors)
         self._guard = Guard(
-            _router(OPERATIONS, doors),
+            _router(OPERATIONS, doors, self.mcp),
             settings=settings,
             ids=host.ids,
             traffic=self.traffic,
@@ -67,12 +69,12 @@ class App:
         await self._guard(scope, receive, send)
 
 
-def _router(operations: Sequence[Operation], doors: Doors) -> AsgiApp:
+def _router(operations: Sequence[Operation], doors: Doors, mcp: McpDoor) -> AsgiApp:
     by_path: dict[str, list[Operation]] = {}
     for operation in operations:
         by_path.setdefault(operation.path, []).append(operation)
     routes = [Route(path, _Place(found, doors)) for path, found in by_path.items()]
-    routes += [*Dashboard(doors).routes(), *compatible_routes(doors)]
+    routes += [*Dashboard(doors).routes(), *compatible_routes(doors), *mcp.routes()]
     return Router(routes, default=_nowhere, redirect_slashes=False)
 
 

@@ -160,12 +160,14 @@ async def _cancel(call: Call) -> Answer:
         tombstone=body.tombstone,
         wait_ms=query.wait_ms,
     )
+    ended = isinstance(outcome, Tombstone) or outcome.run.status.ended
+    return json_answer(cancel_answer(outcome), 200 if ended else 202)
+
+
+def cancel_answer(outcome: Cancelled | Tombstone) -> CancelAnswer:
+    """What a cancel did, for its caller."""
     if isinstance(outcome, Tombstone):
-        return json_answer(_dead(outcome))
-    return json_answer(_cancelled(outcome), 200 if outcome.run.status.ended else 202)
-
-
-def _cancelled(outcome: Cancelled) -> CancelAnswer:
+        return _dead(outcome)
     receipt = outcome.run.cancel if outcome.run.status.ended else outcome.receipt
     return CancelAnswer(changed=outcome.changed, run=end_of(outcome.run), receipt=receipt)
 

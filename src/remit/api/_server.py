@@ -82,6 +82,7 @@ class DoorServer:
 
     async def __aenter__(self) -> Self:
         self._group = await asyncio.TaskGroup().__aenter__()
+        self._group.create_task(self._app.mcp.live(), name="sessions of MCP clients")
         self._group.create_task(self._server.serve([self._listener]), name="server")
         async with asyncio.timeout(_STARTS_WITHIN_S):
             await self._server.listens.wait()
@@ -94,6 +95,7 @@ class DoorServer:
         if group is None:
             return
         self._app.streams.close_all()
+        self._app.mcp.close()
         self._server.should_exit = True
         await group.__aexit__(None, None, None)  # what has happened in the block is the caller's to hear
 

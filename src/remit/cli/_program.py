@@ -29,6 +29,7 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "doctor": ("remit.cli._doctor:doctor", "Say whether a run would work here, and what to do if not."),
     "models": ("remit.cli._models:models", "Say which models a run could ask, and what is known of each."),
     "serve": ("remit.cli._serve:serve", "Run a host that is reached over HTTP."),
+    "mcp": ("remit.cli._mcp:command", "Serve runs as tools to an MCP client."),
     "keys": ("remit.cli._keys:keys", "Make, list and revoke the keys of a host's callers."),
     "demo": ("remit.cli._demo:demo", "Watch a real run on a small repository; no key needed."),
     "bench": ("remit.cli._bench:bench", "Measure what a model and a profile solve."),

@@ -52,7 +52,7 @@ def run_server(options: ServeOptions) -> int:
     """
     _require_server()
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    config = _settings(options)
+    config = serve_settings(options)
     certificate = _certificate(config)
     _refuse_open_door(config, has_tls=certificate is not None)
     raise_file_limit()
@@ -68,7 +68,8 @@ def _require_server() -> None:
 # ---- settings
 
 
-def _settings(options: ServeOptions) -> Config:
+def serve_settings(options: ServeOptions) -> Config:
+    """What a host of this command line is made of: the configuration, and the folder around it."""
     table: dict[str, Any] = {}
     if options.listen is not None:
         table["listen"] = options.listen
