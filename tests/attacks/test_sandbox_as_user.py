@@ -18,6 +18,7 @@ SUITES = {
     "integration/test_keeper_commands.py": ("-k", "not none"),
     "integration/test_keeper_deaths.py": ("-m", "not slow"),
     "integration/test_toolchains_sandbox.py": (),
+    "integration/test_sandbox_landlock.py": ("-k", "attempts"),
     "integration/test_sandbox_network.py": ("-k", "nothing_but or listed_host"),
 }
 

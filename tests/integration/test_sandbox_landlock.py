@@ -70,8 +70,8 @@ ATTEMPTS = {
 
 
 HARMLESS = (
-    *("read_outside", "read_home", "read_data", "read_by_link", "read_proc_root", "read_environment"),
-    *("read_masked", "signal", "tcp", "udp", "unix"),
+    *("read_outside", "read_home", "read_data", "read_by_link", "read_masked"),
+    *("read_proc_root", "read_environment", "signal", "tcp", "udp", "unix"),
 )
 """What is shown to get through where nothing holds it, so that its failure means something."""
 
@@ -121,7 +121,8 @@ async def test_attempts_to_get_out_fail(tmp_path: Path) -> None:
                 result = await run(checkout, script.format(**words))
                 assert canary.encode() not in result.stdout, (name, result.text)
             free = await here.open("free", toolchains=tools, sandbox="none", allow_unconfined=True)
-            for name in HARMLESS:
+            # A user's keeper lives in a namespace of its own, from which no other process can be looked into.
+            for name in HARMLESS if os.geteuid() == 0 else HARMLESS[:-6]:
                 result = await run(free, ATTEMPTS[name].format(**words))
                 assert canary.encode() in result.stdout, (name, result.text)
     finally:
