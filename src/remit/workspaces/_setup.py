@@ -70,6 +70,10 @@ _INPUTS: Final = frozenset(
 _REQUIREMENTS: Final = re.compile(
     r"(?:^|/)(?:requirements/[^/]*|(?:requirements|constraints)[^/]*)\.(?:txt|in)\Z"
 )
+_CHOSEN: Final = frozenset(
+    ("venv", "interpreter", "pyenv", "conda", "editable", "node", "rust", "go", "java", "mount")
+)
+"""Kinds of toolchains that a project or a person has chosen."""
 _REMEMBERED: Final = 64
 
 
@@ -116,7 +120,8 @@ def setup_key(workspace: PreparedWorkspace, inputs: Sequence[str]) -> str:
         "root": workspace.pin.root,
         "lines": settings.setup,
         "inputs": [[show_path(path), workspace.listing[path]] for path in inputs],
-        "toolchains": workspace.toolchains.describe(),
+        # Not all of PATH: it differs from one terminal to the next.
+        "toolchains": [str(one.folder) for one in workspace.toolchains.items if one.kind in _CHOSEN],
         "carry": settings.carry,
         "network": network,
         "secrets": [[one.name, one.to] for one in settings.secrets],
