@@ -48,7 +48,7 @@ SUBMIT_TOOL = ToolSpec(
 PROMPT: tuple[Message, ...] = (SystemMessage(text="You work."), UserMessage(text="Do it."))
 
 
-_SDKS = {"anthropic": "anthropic", "google": "google.genai", "vertex": "google.genai", "bedrock": "botocore"}
+_SDKS = {"anthropic": "anthropic", "google": "google.genai", "vertex": "google.genai"}
 
 
 def need_sdk(kind: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 from model_kit import need_sdk
 from remit.testing import (
     AnthropicDialect,
+    BedrockDialect,
     FakeProvider,
     GeminiDialect,
     OpenAIChatDialect,
@@ -25,6 +26,7 @@ CASES = {
     "anthropic": ("anthropic", "claude-sonnet-4-6", AnthropicDialect),
     "anthropic with a budget": ("anthropic", "claude-haiku-4-5", AnthropicDialect),
     "gemini": ("google", "gemini-3.8-flash", GeminiDialect),
+    "bedrock": ("bedrock", "anthropic.claude-sonnet-4-5-v1:0", BedrockDialect),
     "gemini with a budget": ("google", "gemini-2.5-flash", GeminiDialect),
 }
 

@@ -8,12 +8,20 @@ from typing import Any
 import pytest
 
 from model_kit import JumpingClock, MemoryLedger, ask, need_sdk, pool_for
-from remit.testing import AnthropicDialect, FakeProvider, GeminiDialect, OpenAIResponsesDialect, Reply
+from remit.testing import (
+    AnthropicDialect,
+    BedrockDialect,
+    FakeProvider,
+    GeminiDialect,
+    OpenAIResponsesDialect,
+    Reply,
+)
 
 DIALECTS: dict[str, tuple[str, Any]] = {
     "openai": ("gpt-5.2", OpenAIResponsesDialect),
     "anthropic": ("claude-sonnet-4-6", AnthropicDialect),
     "google": ("gemini-3.8-flash", GeminiDialect),
+    "bedrock": ("anthropic.claude-sonnet-4-5-v1:0", BedrockDialect),
 }
 HALF = Reply(text="a long answer " * 50, chunk_count=50, break_after_bytes=2_000, break_how="hang")
 

@@ -113,13 +113,6 @@ def test_effort_where_the_default_is_off(
     assert default_effort(model=model, options=options, with_tools=with_tools) == effort
 
 
-@pytest.mark.parametrize("kind", ["bedrock"])
-def test_a_kind_that_comes_later(kind: str) -> None:
-    """A kind that this version can't speak says so."""
-    with pytest.raises(ConfigError, match=f"`{kind}` comes with a later version"):
-        ProviderSettings(name="x", kind=kind, api_key=KEY)
-
-
 @pytest.mark.parametrize(
     ("values", "words"),
     [

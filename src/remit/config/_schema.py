@@ -58,7 +58,7 @@ class ProviderTable(Model):
     """`[providers.NAME]`: a provider as it stands in a file; keys are named, never written inline."""
 
     kind: str
-    """How it is spoken to: openai, openai-chat, openai-compatible, anthropic, google, azure, vertex,
+    """How it is spoken to: openai, openai-chat, openai-compatible, anthropic, google, azure, bedrock, vertex,
     openrouter, ollama or scripted."""
     api_key_env: str | None = None
     """The environment variable that holds the key."""
@@ -70,7 +70,7 @@ class ProviderTable(Model):
     api_version: str | None = None
     """Of Azure's older paths; without it `/openai/v1` is used."""
     location: str | None = None
-    """Of Vertex: a region, or `global`."""
+    """Of Vertex: a region, or `global`; of Bedrock: its region."""
     organization: str | None = None
     project: str | None = None
     header_env: dict[str, str] = Field(default_factory=dict[str, str])

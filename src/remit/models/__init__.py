@@ -41,12 +41,10 @@ from remit.models._port import (
 )
 from remit.models._settings import (
     PROVIDER_KINDS,
-    SUPPORTED_KINDS,
     PoolMember,
     PoolSettings,
     ProviderSettings,
     check_known_kind,
-    check_supported_kind,
 )
 
 __all__ = [
@@ -54,7 +52,6 @@ __all__ = [
     "DEFAULT_WINDOW_TOKENS",
     "LOCAL_WINDOW_TOKENS",
     "PROVIDER_KINDS",
-    "SUPPORTED_KINDS",
     "AssistantBlock",
     "AssistantMessage",
     "AttemptFinish",
@@ -84,7 +81,6 @@ __all__ = [
     "build_pool",
     "check_known_kind",
     "check_options",
-    "check_supported_kind",
     "estimate_input_tokens",
     "estimate_text_tokens",
     "find_window",

@@ -111,7 +111,7 @@ def _settings_for(call: AttemptCall, bound: int) -> dict[str, Any]:
     settings: dict[str, Any] = {
         "max_tokens": bound,
         "anthropic_metadata": {"user_id": call.request.run_id},
-        **_thinking(call.model, options, bound),
+        **thinking_for(call.model, options, bound),
     }
     for name in ("temperature", "top_p", "parallel_tool_calls"):
         if options.get(name) is not None:
@@ -127,7 +127,7 @@ def _settings_for(call: AttemptCall, bound: int) -> dict[str, Any]:
     return settings
 
 
-def _thinking(model: str, options: Mapping[str, Any], bound: int) -> dict[str, Any]:
+def thinking_for(model: str, options: Mapping[str, Any], bound: int) -> dict[str, Any]:
     """How the model is to think, in the library's words.
 
     Where the stage says nothing: as the model does by itself, but that one which doesn't think unless told

@@ -9,6 +9,7 @@ from typing import assert_never, cast
 from remit.errors import ConfigError
 from remit.models._anthropic import AnthropicAdapter
 from remit.models._attempt import Adapter
+from remit.models._bedrock import BedrockAdapter
 from remit.models._google import GoogleAdapter
 from remit.models._members import Member, ProviderHandle
 from remit.models._ollama import OllamaAdapter
@@ -17,7 +18,7 @@ from remit.models._openai_responses import ResponsesAdapter
 from remit.models._pool import Pool, Prices
 from remit.models._retry import Jitter
 from remit.models._scripted import ScriptedAdapter
-from remit.models._settings import PoolMember, PoolSettings, ProviderSettings, SupportedKind
+from remit.models._settings import PoolMember, PoolSettings, ProviderKind, ProviderSettings
 from remit.primitives import Clock, Ids
 
 
@@ -52,7 +53,7 @@ class Providers:
         self._handles.clear()
 
     def _make(self, settings: ProviderSettings) -> Adapter:
-        kind = cast("SupportedKind", settings.kind)
+        kind = cast("ProviderKind", settings.kind)
         match kind:
             case "openai":
                 return ResponsesAdapter(settings, clock=self._clock, ids=self._ids)
@@ -64,6 +65,8 @@ class Providers:
                 return AnthropicAdapter(settings, clock=self._clock, ids=self._ids)
             case "google" | "vertex":
                 return GoogleAdapter(settings, clock=self._clock, ids=self._ids)
+            case "bedrock":
+                return BedrockAdapter(settings, clock=self._clock, ids=self._ids)
             case "scripted":
                 return ScriptedAdapter(settings, clock=self._clock)
             case _:

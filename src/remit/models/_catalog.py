@@ -264,7 +264,9 @@ def known_efforts(model: str) -> tuple[str, ...] | None:
 
 
 def _bare(model: str) -> str:
-    return model.rpartition("/")[2].lower()
+    """Without a vendor's prefix: `vendor/model`, and `region.anthropic.model` of Bedrock."""
+    name = model.rpartition("/")[2].lower()
+    return name.rpartition("anthropic.")[2]
 
 
 def _longest_prefix(table: dict[str, KnownModel], name: str) -> KnownModel | None:

@@ -15,6 +15,7 @@ _MODULES = {
     "azure": "remit.models._openai_warm_up",
     "openrouter": "remit.models._openai_warm_up",
     "ollama": "remit.models._ollama_sdk",
+    "bedrock": "remit.models._bedrock_http",
     "anthropic": "remit.models._anthropic_sdk",
     "google": "remit.models._google_sdk",
     "vertex": "remit.models._google_sdk",

@@ -39,6 +39,9 @@ def check_options(*, kind: str, model: str, options: Mapping[str, Any]) -> None:
     if kind == "anthropic":
         _check_claude(model, find_claude(model), options)
         return
+    if kind == "bedrock":
+        _check_bedrock(model, options)
+        return
     if kind in GOOGLE_KINDS:
         _check_gemini(model, find_gemini(model), options)
         return
@@ -65,6 +68,14 @@ def _check_claude(model: str, known: KnownModel | None, options: Mapping[str, An
         raise ConfigError(f"{model} takes no `{sampled[0]}`", option=sampled[0])
     _check_reasoning(model, known, options)
     _check_length(model, known, options)
+
+
+def _check_bedrock(model: str, options: Mapping[str, Any]) -> None:
+    known = find_claude(model)
+    if known is not None:
+        _check_claude(model, known, options)
+    elif options.get("reasoning_effort") is not None:
+        raise ConfigError(f"{model} takes no `reasoning_effort` by Bedrock", option="reasoning_effort")
 
 
 def _check_gemini(model: str, known: KnownModel | None, options: Mapping[str, Any]) -> None:
@@ -199,6 +210,16 @@ _CHECKS_OF_KIND: dict[str, dict[str, Callable[[Any], str | None] | None]] = {
         "reasoning_effort": _word("none", "low", "medium", "high"),
     },
     "openrouter": {"service_tier": None},
+    "bedrock": {
+        "temperature": _number(0, 1),
+        "presence_penalty": None,
+        "frequency_penalty": None,
+        "seed": None,
+        "verbosity": None,
+        "parallel_tool_calls": None,
+        "service_tier": None,
+        "reasoning_effort": _word("none", "low", "medium", "high", "xhigh", "max"),
+    },
     "google": _OF_GEMINI,
     "vertex": _OF_GEMINI,
 }

@@ -9,14 +9,12 @@ from urllib.parse import urlsplit
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from remit.contract import Model
-from remit.errors import ConfigError
 from remit.primitives import Secret
 
-PROVIDER_KINDS = (
+ProviderKind = Literal[
     "openai",
     "openai-chat",
     "openai-compatible",
-    "scripted",
     "anthropic",
     "google",
     "azure",
@@ -24,20 +22,9 @@ PROVIDER_KINDS = (
     "vertex",
     "openrouter",
     "ollama",
-)
-SupportedKind = Literal[
-    "openai",
-    "openai-chat",
-    "openai-compatible",
-    "anthropic",
-    "google",
-    "azure",
-    "vertex",
-    "openrouter",
-    "ollama",
     "scripted",
 ]
-SUPPORTED_KINDS: tuple[str, ...] = get_args(SupportedKind)
+PROVIDER_KINDS: tuple[str, ...] = get_args(ProviderKind)
 
 
 def check_known_kind(kind: str) -> str:
@@ -49,19 +36,6 @@ def check_known_kind(kind: str) -> str:
     if kind not in PROVIDER_KINDS:
         raise ValueError(f"unknown provider kind {kind!r}; there are {', '.join(PROVIDER_KINDS)}")
     return kind
-
-
-def check_supported_kind(kind: str) -> None:
-    """Refuse a kind that this version doesn't speak.
-
-    Raises:
-        ConfigError: It comes with a later version.
-    """
-    if kind not in SUPPORTED_KINDS:
-        ready = ", ".join(SUPPORTED_KINDS)
-        raise ConfigError(
-            f"provider kind `{kind}` comes with a later version; this one has {ready}", kind=kind
-        )
 
 
 _OPENAI_URL = "https://api.openai.com/v1"
@@ -93,7 +67,7 @@ class ProviderSettings(Model):
     api_version: str | None = Field(default=None, pattern=r"^[0-9A-Za-z.-]+$")
     """Of Azure: the dated version of its older paths, by deployment; None: its `/openai/v1`."""
     location: str | None = Field(default=None, pattern=r"^[a-z0-9-]+$")
-    """Of Vertex: the region of a project, or `global`."""
+    """Of Vertex: the region of a project, or `global`. Of Bedrock: the region."""
     script: Path | None = None
     """The file that a scripted provider plays."""
     proxy: str | None = None
@@ -111,9 +85,7 @@ class ProviderSettings(Model):
     @field_validator("kind")
     @classmethod
     def _known_kind(cls, kind: str) -> str:
-        check_known_kind(kind)
-        check_supported_kind(kind)
-        return kind
+        return check_known_kind(kind)
 
     @field_validator("base_url")
     @classmethod
@@ -161,10 +133,12 @@ class ProviderSettings(Model):
                 "a Vertex provider needs a key, or `project` and the login that "
                 "`gcloud auth application-default login` makes"
             )
+        if self.kind == "bedrock" and (self.api_key is None or (self.location or self.base_url) is None):
+            raise ValueError("a Bedrock provider needs an API key, and `location`: its region")
         if self.api_version is not None and self.kind != "azure":
             raise ValueError("`api_version` is for providers of kind azure")
-        if self.location is not None and self.kind != "vertex":
-            raise ValueError("`location` is for providers of kind vertex")
+        if self.location is not None and self.kind not in ("vertex", "bedrock"):
+            raise ValueError("`location` is for providers of kind vertex and bedrock")
 
     @property
     def url(self) -> str:
@@ -181,6 +155,8 @@ class ProviderSettings(Model):
         if self.kind == "ollama":
             # Written as for a server that speaks Chat Completions, or without that.
             return (self.base_url or _OLLAMA_URL).removesuffix("/v1")
+        if self.kind == "bedrock":
+            return self.base_url or f"https://bedrock-runtime.{self.location}.amazonaws.com"
         if self.kind == "vertex":
             return self.base_url or self._vertex_url()
         return self.base_url or _OPENAI_URL

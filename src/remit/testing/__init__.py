@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from remit.testing.fake_provider import (
         AnthropicDialect,
         AzureDialect,
+        BedrockDialect,
         ChatModel,
         ClaudeModel,
         FakeProvider,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "AnthropicDialect": "fake_provider",
     "AzureDialect": "fake_provider",
+    "BedrockDialect": "fake_provider",
     "ChatModel": "fake_provider",
     "ClaudeModel": "fake_provider",
     "FakeJournal": "_fakes_stages",
@@ -63,6 +65,7 @@ _HOMES = {
 __all__ = [
     "AnthropicDialect",
     "AzureDialect",
+    "BedrockDialect",
     "ChatModel",
     "ClaudeModel",
     "FakeJournal",

@@ -2,6 +2,7 @@
 
 from remit.testing.fake_provider._anthropic import AnthropicDialect
 from remit.testing.fake_provider._anthropic_rules import ClaudeModel
+from remit.testing.fake_provider._bedrock import BedrockDialect
 from remit.testing.fake_provider._gateways import AzureDialect, OpenRouterDialect
 from remit.testing.fake_provider._gemini import GeminiDialect
 from remit.testing.fake_provider._gemini_rules import GeminiModel
@@ -16,6 +17,7 @@ from remit.testing.fake_provider._responses import OpenAIResponsesDialect
 __all__ = [
     "AnthropicDialect",
     "AzureDialect",
+    "BedrockDialect",
     "ChatModel",
     "ClaudeModel",
     "FakeProvider",
