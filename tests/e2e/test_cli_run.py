@@ -191,7 +191,7 @@ def test_a_prompt_from_stdin_and_from_a_file(line: CommandLine) -> None:
 
 def test_a_wider_cap_than_the_default(line: CommandLine) -> None:
     """5 USD hold when nobody says anything; what is typed counts in both directions."""
-    for typed, cap in ((None, "5"), ("2.50", "2.50"), ("20", "20")):
+    for typed, cap in ((None, 5.0), ("2.50", 2.5), ("20", 20.0)):
         arguments = ("--max-cost", typed) if typed else ()
         line.run("run", "fix it", "--patch-only", *arguments)
         assert line.newest()["limits"]["max_cost_usd"] == cap

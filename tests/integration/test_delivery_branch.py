@@ -15,7 +15,7 @@ from git_repository import git, look, write
 from remit.errors import InvalidRequest, NodeError
 from remit.requests import check_branch_name, default_branch
 from remit.workspaces import _branching as branching
-from remit.workspaces._branching import Branches, BranchOrder
+from remit.workspaces._branching import Branches, BranchOrder, recover_branches
 from remit.workspaces._continuing import save_root
 from remit.workspaces._delivery import DeliveryOrder, Outcome
 from remit.workspaces._pinning import Bases
@@ -206,6 +206,10 @@ async def test_a_death_half_way_is_made_good(
             patched.setattr(branching, died, die)
         with pytest.raises(Killed):
             await bench.deliver()
+    data = bench.folder / "data"
+    recover_branches(data)
+    assert list((data / "deliveries/branches").iterdir()) == []
+    assert len((await bench.branches()).find("run_1")) == (died == "after"), "what was done is on record"
     outcome = await bench.deliver()
     assert outcome.status == "delivered"
     assert git(bench.root, "log", "--format=%s", "main..fix/it") == "Fix it"
@@ -225,6 +229,29 @@ async def test_a_stale_lock_of_its_own_is_taken_up(bench: Bench) -> None:
     await bench.deliver("other")
     lock.write_text(git(bench.root, "rev-parse", "other") + "\n")
     assert (await bench.deliver()).status == "delivered"
+
+
+async def test_a_lock_that_a_dead_process_left_goes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R58: what died between lock and branch leaves no lock to the next node; the living keep theirs."""
+    heads = bench.root / ".git/refs/heads"
+
+    class Killed(BaseException):
+        pass
+
+    def lock_and_die(repository: Any, branch: str, commit: str) -> None:
+        (heads / "fix").mkdir()
+        (heads / "fix/it.lock").write_text(f"{commit}\n")
+        recover_branches(bench.folder / "data")
+        assert (heads / "fix/it.lock").exists(), "this process is still at it"
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(branching, "create_branch", lock_and_die)
+        with pytest.raises(Killed):
+            await bench.deliver()
+    recover_branches(bench.folder / "data")
+    assert not (heads / "fix/it.lock").exists()
+    git(bench.root, "branch", "fix/it")
 
 
 @pytest.mark.parametrize(

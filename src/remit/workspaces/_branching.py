@@ -14,14 +14,15 @@ file as the run found it, so that the last commit is the reviewed patch and noth
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import hashlib
 import json
 import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -46,12 +47,13 @@ from remit.workspaces._repository import Repository, read_repository, read_setti
 from remit.workspaces._snapshot import Bundle, RunFolder
 from remit.workspaces.keeper._tree import show_path
 
-__all__ = ["BranchDelivery", "BranchOrder", "Branches", "has_branches"]
+__all__ = ["BranchDelivery", "BranchOrder", "Branches", "has_branches", "recover_branches"]
 
 _EMPTY_TREE = {
     "sha1": "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
     "sha256": "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
 }
+_MARKS = "branches"
 _NO_FILTER = {b"unspecified", b"unset", b"set"}
 _FOUND_SUBJECT = "Uncommitted work, as run {run} found it"
 REMIT = ("Remit", "remit@localhost")
@@ -78,6 +80,8 @@ class BranchDelivery:
     commit: str
     at_s: int
     """The commit's date: made again, it is the same commit."""
+    common_dir: str
+    """Where the repository's references are."""
 
 
 class Branches:
@@ -153,11 +157,14 @@ class Branches:
             identity = await _identity(self._git, repository, self._user)
             at_s = receipt.at_s if receipt is not None else int(now.timestamp())
             made = await builder.commit(changes, wanted, identity, at_s)
-            begun = BranchDelivery("begun", str(order.root), wanted.branch, made, at_s)
+            begun = BranchDelivery(
+                "begun", str(order.root), wanted.branch, made, at_s, str(repository.common_dir)
+            )
             self._write(order, begun)
             try:
-                await asyncio.to_thread(_copy_objects, builder.git_dir / "objects", repository.objects)
-                await asyncio.to_thread(create_branch, repository, wanted.branch, made)
+                with _marked(self._data, self._path(order, wanted.branch)):
+                    await asyncio.to_thread(_copy_objects, builder.git_dir / "objects", repository.objects)
+                    await asyncio.to_thread(create_branch, repository, wanted.branch, made)
             except BranchInTheWay as clash:
                 self._forget(order, wanted.branch, receipt)
                 return Outcome(status="conflict", paths=(wanted.branch,), why=clash.why)
@@ -259,6 +266,48 @@ def _read(path: Path) -> BranchDelivery | None:
 
 def _made(branch: str, changes: Sequence[Change], *, repeated: bool = False) -> Outcome:
     return Outcome(status="delivered", paths=shown(changes), repeated=repeated, ref=branch)
+
+
+@contextmanager
+def _marked(data: Path, receipt: Path) -> Generator[None]:
+    """Name a receipt as one under way, for as long as this process is at it; what dies leaves the mark."""
+    folder = data / "deliveries" / _MARKS
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    mark = folder / secrets.token_hex(8)
+    fd = os.open(mark, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        os.write(fd, os.fsencode(receipt))
+        yield
+        mark.unlink()
+    except Exception:
+        mark.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(fd)
+
+
+def recover_branches(data: Path) -> None:
+    """Put right what dead processes left of deliveries to branches: a lock that nobody holds any more."""
+    for mark in sorted((data / "deliveries" / _MARKS).glob("*")):
+        with suppress(OSError), mark.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            receipt = Path(os.fsdecode(file.read()))
+            found = _read(receipt)
+            if found is not None and found.status == "begun":
+                _settle(receipt, found)
+            mark.unlink()
+
+
+def _settle(path: Path, found: BranchDelivery) -> None:
+    reference = Path(found.common_dir) / "refs/heads" / found.branch
+    text = f"{found.commit}\n"
+    if reference.is_file() and reference.read_text("ascii", "replace") == text:
+        write_synced(path, json.dumps(asdict(replace(found, status="delivered"))).encode())
+        return
+    lock = reference.with_name(f"{reference.name}.lock")
+    if lock.is_file() and lock.read_text("ascii", "replace") == text:
+        lock.unlink()
 
 
 def has_branches(data: Path, run_id: str) -> bool:

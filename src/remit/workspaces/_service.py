@@ -26,6 +26,7 @@ from remit.contract import (
 )
 from remit.errors import NodeError, RemitError
 from remit.primitives import Clock, Ids
+from remit.workspaces._branching import recover_branches
 from remit.workspaces._delivery import Deliveries, DeliveryOrder, Recovered
 from remit.workspaces._keeper import Keeper
 from remit.workspaces._kept import KeepLimits
@@ -110,6 +111,7 @@ class NodeService:
         service = cls(parts, keep=keep or KeepLimits())
         try:
             service.recovered = await asyncio.to_thread(service.deliveries.recover)
+            await asyncio.to_thread(recover_branches, data)
             await service.sweep()
         except BaseException:
             await receipts.aclose()
