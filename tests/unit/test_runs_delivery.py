@@ -11,6 +11,7 @@ import pytest
 from remit.contract import Delivery, PatchSummary, RunStatus, RunView
 from remit.results import commit_message
 from remit.runs import HistoryEntry, RunTimes, newest_delivery
+from remit.runs._deliveries import ended_delivery
 from remit.testing._fake_node import FakeNode
 from remit.testing._run_world import RunWorld, good_replies, run_world
 
@@ -184,6 +185,15 @@ def test_the_newest_state(
     delivery = newest_delivery(_view(Delivery(mode=own[0], status=own[1])), entries)
     assert delivery is not None
     assert (delivery.mode, delivery.status, delivery.ref) == newest
+
+
+def test_an_ended_run_waits_for_nobody() -> None:
+    """A run that ended while a person's word was waited for, by whatever, delivered nothing."""
+    waiting = Delivery(mode="branch", status="awaiting_approval", ref="fix")
+    assert ended_delivery(waiting) == Delivery(mode="branch", status="skipped")
+    done = Delivery(mode="apply", status="delivered")
+    assert ended_delivery(done) is done
+    assert ended_delivery(None) is None
 
 
 def test_the_commits_message() -> None:

@@ -9,6 +9,13 @@ from remit.contract import Delivery, DeliveryMode, RunView
 from remit.runs._ports import HistoryEntry
 
 
+def ended_delivery(delivery: Delivery | None) -> Delivery | None:
+    """A delivery as the run's end leaves it: whoever was waited for isn't any more."""
+    if delivery is None or delivery.status != "awaiting_approval":
+        return delivery
+    return Delivery(mode=delivery.mode, status="skipped")
+
+
 def newest_delivery(view: RunView, history: Sequence[HistoryEntry]) -> Delivery | None:
     """The state of a run's delivery after what its host log says."""
     states: list[Delivery | None] = [view.delivery]

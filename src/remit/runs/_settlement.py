@@ -25,6 +25,7 @@ from remit.errors import StorageError
 from remit.events import NewEvent, terminal_type
 from remit.results import final_terminal, write_receipt
 from remit.runs._context import RunContext
+from remit.runs._deliveries import ended_delivery
 from remit.runs._draining import Draining
 from remit.runs._endings import Decision
 from remit.runs._journal import RunJournal
@@ -175,9 +176,9 @@ class Settlement:
     def _delivery(self) -> Delivery | None:
         """What became of the patch: skipped where nothing was delivered; None without a workspace."""
         view, request = self._journal.view, self._context.stored.request
-        waited = view.delivery is not None and view.delivery.status == "awaiting_approval"
-        if (view.delivery is not None and not waited) or view.workspace is None or request.in_place:
-            return view.delivery
+        delivery = ended_delivery(view.delivery)
+        if delivery is not None or view.workspace is None or request.in_place:
+            return delivery
         asked = request.delivery
         mode = asked.mode if asked is not None else self._context.binding.delivery
         return Delivery(mode=mode, status="skipped")

@@ -6,6 +6,7 @@ from remit.contract import RunEnded, RunSettling, RunStatus, RunView, Terminal, 
 from remit.errors import AlreadyDecided, OwnershipError
 from remit.events import Event, NewEvent, terminal_type
 from remit.primitives import Clock
+from remit.runs._deliveries import ended_delivery
 from remit.runs._loose_ends import close_loose_ends
 from remit.runs._ports import RunStore, StoredRun
 from remit.runs._salvage import Salvage, Salvaged
@@ -61,6 +62,7 @@ async def _end_lost(store: RunStore, stored: StoredRun, clock: Clock, salvage: S
             "ended_at": clock.now(),
             "terminal": terminal,
             "patch": left.patch or view.patch,
+            "delivery": ended_delivery(view.delivery),
             "usage": bill.usage,
             "cost_usd": bill.cost_usd,
             "estimated_max_cost_usd": bill.estimated_max_cost_usd,
