@@ -249,13 +249,14 @@ async def test_a_cancelled_opening_leaves_nothing_running(tmp_path: Path) -> Non
     async with place(tmp_path, isolation="copy") as here:
         for number in range(300):
             (here.root / f"file{number}").write_text("x")
+        guard = _processes.children_of(here.keeper.pid)
         opening = asyncio.get_running_loop().create_task(here.open())
         await asyncio.sleep(0.02)
         opening.cancel()
         with pytest.raises(asyncio.CancelledError):
             await opening
         async with asyncio.timeout(10):
-            while len(_processes.children_of(here.keeper.pid)) > 0:
+            while _processes.children_of(here.keeper.pid) != guard:
                 await asyncio.sleep(0.01)
         again = await here.open()
         assert (await run(again, "ls | wc -l")).text == "302\n"
@@ -285,3 +286,61 @@ def test_request_defaults_to_generation_one(tmp_path: Path) -> None:
     """A checkout's generation starts at 1, as the lease's does."""
     request = CheckoutRequest(checkout_id="x", root=tmp_path, storage=tmp_path, data=tmp_path)
     assert request.generation == 1
+
+
+STARTING = """
+import asyncio, sys
+from pathlib import Path
+from remit.workspaces import CheckoutRequest, CommandSpec, Keeper
+
+async def go_on(checkout, name, number):
+    for turn in range(10**6):
+        argv = ("/bin/sh", "-c", f"sleep {number} & sleep 0.01")
+        await checkout.run(CommandSpec(call_id=f"{name}{turn}", argv=argv, timeout_ms=600_000))
+
+async def main(base, number):
+    root = base / "repo"
+    root.mkdir(parents=True)
+    keeper = await Keeper.start(data=base / "data")
+    checkout = await keeper.open(CheckoutRequest(
+        checkout_id="a", root=root, storage=base / "data/checkouts/a", data=base / "data"))
+    async with asyncio.TaskGroup() as group:
+        for name in "xyz":
+            group.create_task(go_on(checkout, name, number))
+        print(checkout.pid, keeper.pid, flush=True)
+
+asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_nothing_stays_of_a_command_that_was_just_starting(tmp_path: Path, guarded: bool) -> None:
+    """R2, R58: host, zygote and keeper killed while commands start: all goes; else at the next start."""
+    number = str(1000 + secrets.randbelow(10**9))
+    guards: list[int] = []
+    for turn in range(5):
+        host = subprocess.Popen(
+            [sys.executable, "-c", STARTING, str(tmp_path / str(turn)), number],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        assert host.stdout is not None
+        with host.stdout:
+            keeper, zygote = map(int, host.stdout.readline().split())
+        time.sleep(0.05 + secrets.randbelow(50) / 1000)
+        helpers = [pid for pid in _processes.children_of(zygote) if pid != keeper]
+        guards += helpers if guarded else []
+        for pid in (host.pid, zygote, keeper, *(() if guarded else helpers)):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        host.wait()
+    if not guarded:
+        time.sleep(0.3)
+        asyncio.run(_start_once(tmp_path / "next"))
+    wait_until(lambda: processes_with(number) == [] and not any(runs(pid) for pid in guards))
+
+
+async def _start_once(base: Path) -> None:
+    async with await Keeper.start(data=base):
+        pass

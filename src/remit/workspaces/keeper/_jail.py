@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from remit.workspaces.keeper import _processes, _syscalls
+from remit.workspaces.keeper import _forsaken, _processes, _syscalls
 from remit.workspaces.keeper._confinement import Ending, PidsGroup, Streams, WhenEnded
 from remit.workspaces.keeper._exit_info import signal_that_ended
 from remit.workspaces.keeper._loop import Loop
@@ -56,6 +56,8 @@ class JailOrder:
     cgroup: str | None
     name: str
     """Unique in the cgroup folder."""
+    mark: str
+    """Which zygote it belongs to; what ends it where all of ours are killed at once."""
     hosts: tuple[str, ...] | None = None
     """Hosts that it may reach through a proxy; None: there is no proxy."""
 
@@ -114,7 +116,7 @@ class Jail:
                 stderr=streams.stderr,
                 pass_fds=(*theirs, self._gate),
                 preexec_fn=_dying_with(os.getpid()),  # noqa: PLW1509 - a keeper has one thread
-                env={},
+                env={_forsaken.MARK: self._order.mark},  # bubblewrap's own; the command's is another
                 cwd="/",
                 start_new_session=True,
             )

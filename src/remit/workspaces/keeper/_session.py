@@ -17,6 +17,7 @@ from remit.workspaces.keeper._commands import Command, cpu_seconds
 from remit.workspaces.keeper._confinement import Confined, WhenEnded
 from remit.workspaces.keeper._context import CheckoutContext, set_current_checkout
 from remit.workspaces.keeper._dialogues import Dialogue
+from remit.workspaces.keeper._forsaken import mark_of
 from remit.workspaces.keeper._jail import Jail, JailOrder
 from remit.workspaces.keeper._landlock import Confinement
 from remit.workspaces.keeper._loop import Loop
@@ -48,7 +49,7 @@ def keep(
         return
     # Again: the kernel may forget it when a process enters a user namespace.
     _syscalls.die_with_parent(signal.SIGKILL, parent=zygote)
-    Session(loop, link, plan, opened, operations).run()
+    Session(loop, link, plan, opened, operations, mark=mark_of(zygote)).run()
 
 
 class NodeGone(Exception):
@@ -80,8 +81,11 @@ class Session:
         plan: CheckoutPlan,
         opened: Opened,
         operations: Mapping[str, Operation],
+        *,
+        mark: str,
     ) -> None:
         self._loop = loop
+        self._mark = mark
         self._plan = plan
         self._opened = opened
         self._seccomp = base64.b64decode(plan.seccomp)
@@ -250,6 +254,7 @@ class Session:
                 cpu_seconds=cpu_seconds(order),
                 cgroup=plan.cgroup,
                 name=f"{os.getpid()}-{next(self._numbers)}",
+                mark=self._mark,
                 hosts=order.network if isinstance(order.network, tuple) else None,
             ),
             when_ended,

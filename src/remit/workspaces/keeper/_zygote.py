@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from remit.workspaces.keeper import _cgroups, _processes, _syscalls
+from remit.workspaces.keeper import _cgroups, _forsaken, _processes, _syscalls
 from remit.workspaces.keeper._loop import Loop
 from remit.workspaces.keeper._plan import CheckoutPlan
 from remit.workspaces.keeper._probing import probe
@@ -43,6 +43,7 @@ class Zygote:
         self._keepers: dict[int, int] = {}
         """Process id of each keeper, and the handle that tells of its end."""
         self._alive = True
+        self._guard = 0
 
     def run(self, node: int) -> None:
         """Serves until the node closes its end or dies; then ends everything below."""
@@ -55,7 +56,9 @@ class Zygote:
             return
         if os.getppid() != node:
             return
+        self._guard = _forsaken.start_guard()
         self._loop.watch(self._control.fileno(), readable=self._read)
+        _forsaken.end_forsaken()
         gc.freeze()  # what is here now is shared with every keeper; a collection would only copy it
         try:
             self._loop.run()
@@ -128,7 +131,8 @@ class Zygote:
             self._loop.after(_SWEEP_AGAIN_S, lambda: self._sweep(empty))
 
     def _kill_strangers(self) -> int:
-        strangers = [pid for pid in _processes.children_of(os.getpid()) if pid not in self._keepers]
+        ours = {*self._keepers, self._guard}
+        strangers = [pid for pid in _processes.children_of(os.getpid()) if pid not in ours]
         for pid in strangers:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -141,6 +145,7 @@ class Zygote:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._keepers.clear()
+        self._guard = 0  # a stranger from here on: it goes with the rest
         for _ in range(_LAST_SWEEPS):
             # An empty list of children proves nothing: one may have come while it was read. ECHILD does.
             # Who ends here hands its own children to us, so there may be more each time.
