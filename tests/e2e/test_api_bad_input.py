@@ -69,7 +69,7 @@ MALFORMED = {
     "surrogate key": BODY + ', "\\ud800": 1}',
     "unknown binding": '{"binding": "nope\\ud800", "prompt": "x"}',
     "unknown session word": BODY + ', "on_busy": "wait"}',
-    "a later thing": BODY + ', "webhook": "https://example.com/x"}',
+    "a webhook without a secret": BODY + ', "webhook": "https://example.com/x"}',
 }
 
 

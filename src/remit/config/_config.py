@@ -9,11 +9,17 @@ from pathlib import Path
 
 from remit.admission import ALL_OVERRIDES, Binding, StageBinding
 from remit.config._folders import make_data_folder, refuse_data_inside
-from remit.config._providers import IMPLICIT_PROVIDERS, find_implicit, resolve_provider
+from remit.config._providers import (
+    IMPLICIT_PROVIDERS,
+    find_implicit,
+    find_webhook_secret,
+    resolve_provider,
+)
 from remit.config._schema import HostTable, ProviderTable
 from remit.contract import LimitRequest
 from remit.errors import ConfigError
 from remit.models import PoolMember, PoolSettings, ProviderSettings
+from remit.primitives import Secret
 from remit.usage import PriceSetting
 from remit.workspaces import KeepLimits, McpServer, WorkspaceSettings
 
@@ -65,6 +71,14 @@ class Config:
             known = ", ".join(sorted({*self.providers, *IMPLICIT_PROVIDERS}))
             raise ConfigError(f"no provider `{name}` is configured (there are: {known})", param="model")
         return resolve_provider(name, table, self.environment)
+
+    def find_webhook_secret(self) -> Secret | None:
+        """What webhooks are signed with, as written; None: none is named, and none are sent.
+
+        Raises:
+            ConfigError: The one that is named isn't there.
+        """
+        return find_webhook_secret(self.host, self.environment)
 
     def get_pool(self, stage: StageBinding) -> PoolSettings:
         """The pool that serves a stage; a stage with a model of its own has a pool of one.

@@ -213,6 +213,9 @@ def _with_absolute_paths(file: ConfigFile) -> Table:
             name: _placed(table, folder, ("script", "api_key_file", "ca_file"))
             for name, table in cast("Table", providers).items()
         }
+    host = settings.get("host")
+    if isinstance(host, dict):
+        settings["host"] = _placed(host, folder, ("webhook_secret_file",))
     return settings
 
 

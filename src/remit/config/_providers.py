@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from remit.config._schema import ProviderTable
+from remit.config._schema import HostTable, ProviderTable
 from remit.errors import ConfigError
 from remit.models import ProviderSettings
 from remit.primitives import Secret
@@ -93,16 +93,37 @@ def _key(name: str, table: ProviderTable, environment: Mapping[str, str]) -> Sec
         return _from_environment(name, table.api_key_env, environment)
     if table.api_key_file is None:
         return None
+    return _from_file(table.api_key_file, f"providers.{name}: the key file")
+
+
+def find_webhook_secret(table: HostTable, environment: Mapping[str, str]) -> Secret | None:
+    """What webhooks are signed with; None: none is named.
+
+    Raises:
+        ConfigError: The one that is named isn't there, or two are named.
+    """
+    variable, file = table.webhook_secret_env, table.webhook_secret_file
+    if variable is not None and file is not None:
+        raise ConfigError("host: give webhook_secret_env or webhook_secret_file, not both")
+    if file is not None:
+        return _from_file(file, "host: the webhook secret file")
+    if variable is None:
+        return None
+    value = environment.get(variable, "").strip()
+    if not value:
+        raise ConfigError(f"host.webhook_secret_env: {variable} isn't set", param="host.webhook_secret_env")
+    return Secret(value)
+
+
+def _from_file(path: str, what: str) -> Secret:
     try:
-        key = Path(table.api_key_file).expanduser().read_text(encoding="utf-8").strip()
+        value = Path(path).expanduser().read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "not text"
-        raise ConfigError(
-            f"providers.{name}: the key file {table.api_key_file} can't be read: {why}"
-        ) from None
-    if not key:
-        raise ConfigError(f"providers.{name}: the key file {table.api_key_file} is empty")
-    return Secret(key)
+        raise ConfigError(f"{what} {path} can't be read: {why}") from None
+    if not value:
+        raise ConfigError(f"{what} {path} is empty")
+    return Secret(value)
 
 
 def _from_environment(name: str, variable: str, environment: Mapping[str, str]) -> Secret:

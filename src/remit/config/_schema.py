@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
 from typing import Any
 
 from pydantic import Field, field_validator
@@ -37,6 +38,21 @@ class HostTable(Model):
     """Whether an address that others can reach may be served without TLS: something in front has it."""
     max_body_bytes: int = Field(default=33_554_432, ge=1_024)
     """Of one request; a larger one is refused without being read."""
+    webhook_secret_env: str | None = None
+    """The environment variable with the secret that webhooks are signed with: `whsec_` and base64 of 24 to 64
+    bytes. Without a secret none are sent."""
+    webhook_secret_file: str | None = None
+    """A file that holds it, and nothing else."""
+    webhook_networks: tuple[str, ...] = ()
+    """Networks, such as `10.1.0.0/16`, that webhooks may reach beside the public one; `127.0.0.0/8` lets them
+    reach this machine, also by plain http."""
+
+    @field_validator("webhook_networks")
+    @classmethod
+    def _check_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for network in value:
+            ip_network(network)
+        return value
 
     @field_validator("listen")
     @classmethod

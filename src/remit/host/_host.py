@@ -115,12 +115,16 @@ class Host:
                 on_stop=self._note_stop,
             )
             self._move(HostTrigger.OPEN)
+            left = await self._parts.store.unfinished_of_dead_epochs()
             self.swept = await sweep_dead_runs(
                 self._parts.store,
                 self._parts.epoch,
                 self.clock,
                 salvage=salvage_for(self.config, self._parts),
             )
+            if not self.single_run:
+                ended = {view.id for view in self.swept}
+                self._parts.webhooks.adopt([stored for stored in left if stored.view.id in ended])
             self._move(HostTrigger.RECOVER)
             self._stack = stack.pop_all()
         return self

@@ -17,6 +17,7 @@ from remit.errors import NotFound
 from remit.host._catalog import ModelCatalog
 from remit.host._pools import Pools
 from remit.host._watching import Watchers
+from remit.host._webhooks import Webhooks, webhook_settings
 from remit.node_agent import EmbeddedNode
 from remit.nodes import InProcessLink, NodeDirectory, NodeLink
 from remit.primitives import Clock, Ids, Redactor
@@ -65,6 +66,7 @@ class Parts:
     starter: Starter
     dispatcher: Dispatcher
     watchers: Watchers
+    webhooks: Webhooks
     prices: PriceBook
 
 
@@ -114,7 +116,8 @@ class _Opening:
         config, clock, ids = self._settings.config, self._settings.clock, self._settings.ids
         stack.push_async_callback(self._pools.aclose)
         store = await stack.enter_async_context(SqliteStore.open(data, clock=clock))
-        epoch = stack.enter_context(Epochs(data, clock=clock, ids=ids).start())
+        epochs = Epochs(data, clock=clock, ids=ids)
+        epoch = stack.enter_context(epochs.start())
         cleanups = await stack.enter_async_context(CleanupScope())
         registry = WorkRegistry(
             clock=clock,
@@ -138,6 +141,17 @@ class _Opening:
         directory = NodeDirectory()
         directory.connect(link, config.workspaces)
         watchers = await stack.enter_async_context(Watchers())
+        webhooks = await stack.enter_async_context(
+            Webhooks(
+                store,
+                registry=registry,
+                settings=webhook_settings(config),
+                folder=data / "webhooks",
+                epoch=epoch.id,
+                is_alive=epochs.is_alive,
+                clock=clock,
+            )
+        )
         engine = await stack.enter_async_context(
             EmbeddedEngine(
                 store, epoch=epoch.id, make_context=self._make_context, residencies=self._residencies
@@ -152,7 +166,7 @@ class _Opening:
             driver=engine,
             clock=clock,
             check=self._pools.of,  # a provider without its key is refused at the call, not later
-            make_ready=self._load_prices,
+            make_ready=self._make_ready,
             door_delivery=self._settings.door_delivery,
             on_stop=self._on_stop,
         )
@@ -176,6 +190,7 @@ class _Opening:
                 find_workspace=partial(_find_workspace, config),
             ),
             watchers=watchers,
+            webhooks=webhooks,
             prices=self._prices,
         )
         return self._parts
@@ -195,7 +210,8 @@ class _Opening:
             ids=self._settings.ids,
         )
 
-    async def _load_prices(self, request: RunRequest) -> None:
+    async def _make_ready(self, request: RunRequest) -> None:
+        self._parts.webhooks.check(request)
         if not self._prices.is_loaded and self._pools.asks_for_prices(request):
             await asyncio.to_thread(self._prices.load)
 
@@ -216,6 +232,7 @@ class _Opening:
         configured = settings.config.bindings.get(stored.view.binding)
         if configured is None:
             raise NotFound(f"no binding `{stored.view.binding}` is configured any more")
+        parts.webhooks.expect(stored, control)
         binding = effective_binding(configured, stored.request, door_delivery=settings.door_delivery)
         return RunContext(
             stored=stored,

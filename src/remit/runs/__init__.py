@@ -59,7 +59,6 @@ from remit.runs._specs import join_request, split_request
 from remit.runs._starting import RunDriver, Started, Starter
 from remit.runs._states import TRANSITIONS, Trigger, next_status
 from remit.runs._supervisor import Supervisor
-from remit.runs._supported import refuse_later
 from remit.runs._sweep import sweep_dead_runs
 from remit.runs._telling import MAX_MESSAGE_CHARS, tell_run
 from remit.runs._tombstones import Tombstone, end_buried
@@ -147,7 +146,6 @@ __all__ = [
     "next_status",
     "queue_terminal",
     "read_newest_view",
-    "refuse_later",
     "salvage_checkout",
     "snapshot_of",
     "split_request",

@@ -29,7 +29,6 @@ from remit.runs._control import CancelAsked, CancelBy, RunControl
 from remit.runs._naming import name_in_host
 from remit.runs._ports import RunStore, StoredRun, Submission
 from remit.runs._shield import despite_cancel
-from remit.runs._supported import refuse_later
 from remit.work import Residencies
 
 
@@ -95,7 +94,6 @@ class Starter:
         return decision if isinstance(decision, Deferred) else self._checked(decision)
 
     async def _look(self, request: RunRequest, caller: Caller) -> SessionFacts:
-        refuse_later(request)
         await self.make_ready(request)
         return await self.sessions.look(
             session_id=request.session_id, continues=request.continues, tenant=caller.tenant
