@@ -23,6 +23,7 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "show": ("remit.cli._show:show", "Tell the story of a run."),
     "patch": ("remit.cli._patch:patch", "Print a run's patch, deliver it, or discard it."),
     "ps": ("remit.cli._ps:ps", "List runs, newest first."),
+    "top": ("remit.cli._top:top", "Watch what a host does now."),
     "undo": ("remit.cli._undo:undo", "Take back what a run delivered."),
     "init": ("remit.cli._init:init", "Write a remit.toml to start from."),
     "trust": ("remit.cli._trust:trust", "Let a repository's own remit.toml count in full."),
