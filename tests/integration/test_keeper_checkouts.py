@@ -286,7 +286,7 @@ async def test_no_sandbox_is_an_error_with_the_command_that_fixes_it(
     monkeypatch.setattr("remit.workspaces._keeper.find_bubblewraps", tuple)
     async with place(tmp_path) as here:
         with pytest.raises(SandboxUnavailable) as refused:
-            await here.open()
+            await here.open(sandbox="bubblewrap")
         assert "Fix: " in refused.value.message
         assert "install" in refused.value.fields["fix"]
         with pytest.raises(SandboxUnavailable, match="--allow-unconfined"):
@@ -310,7 +310,7 @@ async def test_a_bubblewrap_that_fails_is_reported_with_its_own_words(
     async with place(tmp_path) as here:
         assert "No permissions" in (here.keeper.probe.bubblewrap_problem or "")
         with pytest.raises(SandboxUnavailable, match="No permissions to create new namespace"):
-            await here.open()
+            await here.open(sandbox="bubblewrap")
 
 
 async def test_bundled_bubblewrap_works_as_well_as_the_systems(
