@@ -16,7 +16,6 @@ _HELP = """Run a host: runs are started, followed and stopped over HTTP until a 
 stdout gets the address once the host is ready, and nothing else. The first key is made at the first start
 and lies in the data folder, where `remit --host` finds it; `remit keys create` makes others.
 
-\b
 SIGTERM or Ctrl-C: no more work is taken (503), what runs may go on for `[host] drain_ms`, is then
 cancelled, and the process exits 0. A second one ends everything at once.
 """

@@ -1,0 +1,19 @@
+"""Help is read at a terminal of 80 columns."""
+
+from __future__ import annotations
+
+import click
+import pytest
+
+from remit.cli._program import program
+
+
+@pytest.mark.parametrize("name", sorted(program.list_commands(click.Context(program))))
+def test_what_help_tells_is_wrapped(name: str) -> None:
+    """S55: sentences fit into 80 columns; only examples, which are indented further, may be wider."""
+    above = click.Context(program, info_name="remit", max_content_width=80, terminal_width=80)
+    command = program.get_command(above, name)
+    assert command is not None
+    with click.Context(command, info_name=name, parent=above, terminal_width=80) as context:
+        told = command.get_help(context).splitlines()
+    assert [line for line in told if len(line) > 80 and not line.startswith("    ")] == []
