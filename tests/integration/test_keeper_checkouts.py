@@ -285,6 +285,7 @@ async def test_no_sandbox_is_an_error_with_the_command_that_fixes_it(
     """Without a sandbox nothing runs, and `none` must be allowed: never a silent step down."""
     monkeypatch.setattr("remit.workspaces._keeper.find_bubblewraps", tuple)
     async with place(tmp_path) as here:
+        here.keeper.probe = replace(here.keeper.probe, landlock_problem="the kernel has no Landlock")
         with pytest.raises(SandboxUnavailable) as refused:
             await here.open(sandbox="bubblewrap")
         assert "Fix: " in refused.value.message
