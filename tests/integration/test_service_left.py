@@ -168,3 +168,13 @@ async def test_the_zygote_ends_when_no_child_is_left_and_not_before() -> None:
     )
     process = _processes.read_process(int(done.stdout))
     assert process is None or process.ended
+
+
+def test_an_owner_lets_go_once(tmp_path: Path) -> None:
+    """R12: closing a node twice closes no file that somebody else has opened in between."""
+    owner = NodeOwner.take(tmp_path, "node_1")
+    owner.release()
+    with (tmp_path / "other").open("w") as other:
+        owner.release()
+        other.write("still open")
+        other.flush()

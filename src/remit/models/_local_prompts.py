@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator, Sequence
 
 from remit.models._messages import (
     AssistantMessage,
@@ -21,9 +22,10 @@ _CHARACTERS_PER_TOKEN_EVER = 12
 _NEAR_WINDOW = 0.4
 """A server that drops old messages keeps at least so much of its window."""
 _LEAST_CHARACTERS = 8_000
+_RUN = re.compile(r"(.)\1{4,}", re.DOTALL)
 
 
-def was_cut(messages: Iterable[Message], *, read_tokens: int | None, window_tokens: int | None) -> bool:
+def was_cut(messages: Sequence[Message], *, read_tokens: int | None, window_tokens: int | None) -> bool:
     """Whether so many tokens can't be the whole prompt.
 
     A small count alone proves nothing: a server may count only what its cache didn't hold.
@@ -35,22 +37,27 @@ def was_cut(messages: Iterable[Message], *, read_tokens: int | None, window_toke
     """
     if read_tokens is None:
         return False
-    characters = sum(map(_characters, messages))
+    characters = sum(len(text) for message in messages for text in _texts(message))
     if characters < _LEAST_CHARACTERS:
         return False
     if window_tokens is not None:
         near = _NEAR_WINDOW * window_tokens <= read_tokens <= window_tokens
-        return near and characters / _CHARACTERS_PER_TOKEN_AT_MOST > read_tokens
-    return read_tokens >= 1_000 and characters / _CHARACTERS_PER_TOKEN_EVER > read_tokens
+        return near and _tellings(messages) / _CHARACTERS_PER_TOKEN_AT_MOST > read_tokens
+    few = read_tokens >= 1_000 and characters / _CHARACTERS_PER_TOKEN_EVER > read_tokens
+    return few and _tellings(messages) / _CHARACTERS_PER_TOKEN_EVER > read_tokens
 
 
-def _characters(message: Message) -> int:
+def _tellings(messages: Iterable[Message]) -> int:
+    """Characters, a run of one and the same counted as a few: a tokenizer makes next to nothing of it."""
+    return sum(len(_RUN.sub(r"\1\1\1\1", text)) for message in messages for text in _texts(message))
+
+
+def _texts(message: Message) -> Iterator[str]:
     match message:
         case SystemMessage(text=text) | UserMessage(text=text):
-            return len(text)
+            yield text
         case AssistantMessage():
-            texts = (block.text for block in message.blocks if isinstance(block, TextBlock))
-            calls = (block.arguments for block in message.blocks if isinstance(block, ToolCallBlock))
-            return sum(map(len, texts)) + sum(map(len, calls))
+            yield from (block.text for block in message.blocks if isinstance(block, TextBlock))
+            yield from (block.arguments for block in message.blocks if isinstance(block, ToolCallBlock))
         case ToolResultsMessage():
-            return sum(len(result.content) for result in message.results)
+            yield from (result.content for result in message.results)

@@ -10,6 +10,7 @@ import fcntl
 import os
 from contextlib import suppress
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Self
 
@@ -24,7 +25,8 @@ class NodeOwner:
 
     id: str
     _file: Path
-    _handle: int
+    _handle: FileIO
+    """Closes once, however often it is told to: its number may be somebody else's by then."""
 
     @classmethod
     def take(cls, data: Path, owner_id: str) -> Self:
@@ -40,13 +42,14 @@ class NodeOwner:
             fcntl.flock(handle, fcntl.LOCK_EX)
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(handle), file.stat()):
-                    return cls(owner_id, file, handle)
+                    return cls(owner_id, file, FileIO(handle, "r+"))
             os.close(handle)  # it was taken for a dead one's, and removed, before we had the lock
 
     def release(self) -> None:
-        """Own nothing any more."""
-        self._file.unlink(missing_ok=True)
-        os.close(self._handle)
+        """Own nothing any more. Safe to call twice."""
+        if not self._handle.closed:
+            self._file.unlink(missing_ok=True)
+            self._handle.close()
 
 
 def note_owner(folder: Path, owner_id: str) -> None:
