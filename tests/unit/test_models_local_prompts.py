@@ -1,4 +1,4 @@
-"""Whether a server has read less than it was sent: told by its own count, and never of a prompt it read whole."""
+"""Whether a server has read less than it was sent; a prompt that it read whole is never called cut."""
 
 from __future__ import annotations
 
