@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Mapping
@@ -12,6 +13,8 @@ from typing import Any
 from remit.workspaces import McpServer
 
 PROGRAMS = Path(__file__).parent / "integration" / "data" / "mcp"
+PROGRAM = f"manners-{os.getpid()}.py"
+"""What `manners.py` is called in a tree: a name of this process alone, by which its servers are found."""
 LOG = "mcp-log.jsonl"
 """Where `manners.py` writes what it gets, in its working folder."""
 
@@ -19,12 +22,12 @@ LOG = "mcp-log.jsonl"
 def put_programs(root: Path) -> None:
     """Copy the servers into a tree."""
     for program in PROGRAMS.glob("*.py"):
-        shutil.copy(program, root / program.name)
+        shutil.copy(program, root / (PROGRAM if program.name == "manners.py" else program.name))
 
 
 def manners(*words: str, **options: Any) -> McpServer:
     """The server by hand, with these manners."""
-    return McpServer(command="python3", args=("manners.py", *words), **options)
+    return McpServer(command="python3", args=(PROGRAM, *words), **options)
 
 
 def by_the_sdk(**options: Any) -> McpServer:

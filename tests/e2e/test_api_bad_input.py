@@ -97,7 +97,15 @@ async def test_big_numbers_come_back_exactly(client: httpx2.AsyncClient) -> None
 
 async def test_malformed_paths_methods_and_parameters(client: httpx2.AsyncClient) -> None:
     """R73: 404, 405 with Allow, 422 with the parameter's name; for every call."""
-    for path in ("/nope", "/api/v1", "/api/v1/runs/", "/api/v1/runs/x/nope", "/api/v2/runs", "/nope//", "/%00"):
+    for path in (
+        "/nope",
+        "/api/v1",
+        "/api/v1/runs/",
+        "/api/v1/runs/x/nope",
+        "/api/v2/runs",
+        "/nope//",
+        "/%00",
+    ):
         answer = await client.get(path)
         assert answer.status_code == 404, path
         check_problem(answer, where=path)

@@ -8,16 +8,15 @@ from typing import Any
 
 import pytest
 
-from mcp_kit import LOG, PROGRAMS, call_ids, cancel_notices
+from mcp_kit import LOG, PROGRAM, PROGRAMS, call_ids, cancel_notices
 from whole_kit import MEND, World, calls, gone_within, planned, reviewed, tool, use
 
 pytest.importorskip("mcp", reason="the extra `mcp` isn't installed")
-PROGRAM = "manners.py"
 
 
 def with_server(world: World, *manners: str, **options: Any) -> None:
     """Give the world's workspace a server `notes`; its program lies in the repository."""
-    (world.root / PROGRAM).write_bytes((PROGRAMS / PROGRAM).read_bytes())
+    (world.root / PROGRAM).write_bytes((PROGRAMS / "manners.py").read_bytes())
     (world.root / ".gitignore").write_text(f"{LOG}\n")
     world.workspace = {"mcp": ["notes"], "checks": [], **world.workspace}
     server = {"command": "python3", "args": [PROGRAM, *manners], **options}

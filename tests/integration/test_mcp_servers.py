@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from keeper_places import place, processes_with
-from mcp_kit import LOG, by_the_sdk, call_ids, cancel_notices, manners, put_programs
+from mcp_kit import LOG, PROGRAM, by_the_sdk, call_ids, cancel_notices, manners, put_programs
 from remit.primitives import SystemClock
 from remit.workspaces import Checkout, McpServer, find_toolchains
 from remit.workspaces._mcp_results import McpFailed, McpResult
@@ -86,7 +86,7 @@ async def test_a_server_is_listed_and_used(bench: Bench) -> None:
     assert servers.started_count == 1
     (stopped,) = await servers.stop_all()
     assert (stopped.label, bool(stopped.pids)) == ("mcp notes", True)
-    assert processes_with("manners.py") == []
+    assert processes_with(PROGRAM) == []
     assert await servers.stop_all() == ()
 
 
@@ -174,7 +174,7 @@ async def test_a_server_that_never_answers_is_given_up(bench: Bench) -> None:
     with pytest.raises(McpFailed, match="didn't answer within 500 ms") as caught:
         await use(servers, "echo", text="hello")
     assert caught.value.status == "timed_out"
-    assert processes_with("manners.py") == []
+    assert processes_with(PROGRAM) == []
 
 
 async def test_cancelling_the_start_ends_the_server(bench: Bench) -> None:
@@ -182,12 +182,12 @@ async def test_cancelling_the_start_ends_the_server(bench: Bench) -> None:
     servers = bench.serve(notes=manners("mute"))
     calling = asyncio.get_running_loop().create_task(use(servers, "echo", text="hello"))
     async with asyncio.timeout(10):
-        while not processes_with("manners.py"):
+        while not processes_with(PROGRAM):
             await asyncio.sleep(0.01)
     calling.cancel()
     with pytest.raises(asyncio.CancelledError):
         await calling
-    assert processes_with("manners.py") == []
+    assert processes_with(PROGRAM) == []
 
 
 # ---- bad manners
@@ -215,7 +215,7 @@ async def test_an_endless_line_ends_the_server(bench: Bench) -> None:
     servers = bench.serve(notes=manners("endless"))
     with pytest.raises(McpFailed, match="a message of more than"):
         await use(servers, "echo", text="hello")
-    assert processes_with("manners.py") == []
+    assert processes_with(PROGRAM) == []
 
 
 async def test_a_server_that_dies_in_a_call_is_started_again(bench: Bench) -> None:
@@ -278,7 +278,7 @@ async def test_a_server_gets_no_model(bench: Bench) -> None:
 
 async def test_outside_the_sandbox_it_starts_outside_of_the_tree(bench: Bench) -> None:
     """A server without sandbox starts where nothing of the checkout can be run by accident."""
-    program = str(Path(bench.checkout.root) / "manners.py")
+    program = str(Path(bench.checkout.root) / PROGRAM)
     script = f"cd {bench.checkout.root}; exec python3 {program}"
     free = McpServer(command="sh", args=("-c", f"pwd > {bench.checkout.root}/where; {script}"), sandbox=False)
     commands = server_commands(

@@ -14,7 +14,7 @@ import pytest
 
 from git_repository import make_repository
 from keeper_places import processes_with
-from mcp_kit import LOG, call_ids, cancel_notices, manners, put_programs
+from mcp_kit import LOG, PROGRAM, call_ids, cancel_notices, manners, put_programs
 from remit.contract import (
     Cancelled,
     CancelRequest,
@@ -38,7 +38,6 @@ from remit.workspaces._service import NodeService
 from remit.workspaces._settings import WorkspaceSettings
 
 pytest.importorskip("mcp", reason="the extra `mcp` isn't installed")
-PROGRAM = "manners.py"
 _Answer = TypeVar("_Answer")
 
 

@@ -31,6 +31,11 @@ from remit.workspaces._settings import CommandDefinition
 from service_kit import FILES, Node, node_of, until
 
 
+def nap(number: int) -> str:
+    """A length of sleep that no other process's tests ask for, so that it is known by it."""
+    return str(9_000_000 + os.getpid() * 10 + number)
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     return make_repository(tmp_path / "repo", FILES)
@@ -172,16 +177,16 @@ async def test_cancel_of_one_call(tmp_path: Path, root: Path) -> None:
     """R1, S67: the answer comes when the processes are gone, with how and how fast; other calls go on."""
     async with node_of(tmp_path, root) as node, asyncio.TaskGroup() as group:
         await node.open()
-        slow = node.tool_request("run_shell", command="echo begun > begun; sleep 987123", call_id="slow")
+        slow = node.tool_request("run_shell", command=f"echo begun > begun; sleep {nap(3)}", call_id="slow")
         other = node.tool_request("run_shell", command="sleep 2; echo still here", call_id="other")
         slow_task = group.create_task(node.ask(slow, ToolResponse))
         other_task = group.create_task(node.ask(other, ToolResponse))
-        await until(lambda: bool(processes_with("987123")))
+        await until(lambda: bool(processes_with(nap(3))))
         began = time.monotonic()
         answer = await node.ask(
             CancelRequest(run_id="run_1", stage_id="work-1", tool_call_id="slow"), Cancelled
         )
-        assert not processes_with("987123")
+        assert not processes_with(nap(3))
         assert time.monotonic() - began < 5
         (item,) = answer.items
         assert (item.tool_call_id, item.how) == ("slow", "term")
@@ -200,16 +205,16 @@ async def test_cancel_of_everything(tmp_path: Path, root: Path) -> None:
     """R2, R33: all calls of a run end, those that ignore TERM too; the checkout stays usable."""
     async with node_of(tmp_path, root) as node, asyncio.TaskGroup() as group:
         await node.open()
-        stubborn = "trap '' TERM; (trap '' TERM; setsid sleep 987124) & sleep 987124; sleep 987124"
+        stubborn = f"trap '' TERM; (trap '' TERM; setsid sleep {nap(4)}) & sleep {nap(4)}; sleep {nap(4)}"
         calls = [
             node.tool_request("run_shell", command=text)
-            for text in ("sleep 987124", stubborn, "python3 -c 'while True: pass'")
+            for text in (f"sleep {nap(4)}", stubborn, "python3 -c 'while True: pass'")
         ]
         tasks = [group.create_task(node.ask(call, ToolResponse)) for call in calls]
-        await until(lambda: len(processes_with("987124")) >= 3)
+        await until(lambda: len(processes_with(nap(4))) >= 3)
         answer = await node.ask(CancelRequest(run_id="run_1", grace_ms=300), Cancelled)
         assert answer.complete
-        assert not processes_with("987124")
+        assert not processes_with(nap(4))
         assert {item.how for item in answer.items} == {"term", "kill"}
         assert [(await task).status for task in tasks] == ["cancelled"] * 3
         assert (await node.tool("run_shell", command="echo ok")).exit_code == 0
@@ -236,15 +241,15 @@ async def test_a_keeper_that_died_is_started_anew(tmp_path: Path, root: Path) ->
     """R57: what ran in it is lost and said so; the next run works."""
     async with node_of(tmp_path, root) as node, asyncio.TaskGroup() as group:
         await node.open()
-        request = node.tool_request("run_shell", command="sleep 987127")
+        request = node.tool_request("run_shell", command=f"sleep {nap(7)}")
         task = group.create_task(node.service.handle(request))
-        await until(lambda: bool(processes_with("987127")))
+        await until(lambda: bool(processes_with(nap(7))))
         keeper = await node.service.get_keeper()
         os.kill(keeper.pid, signal.SIGKILL)
         answer = await task
         assert isinstance(answer, NodeFailure)
         assert answer.reason == "lost"
-        await until(lambda: not processes_with("987127"))
+        await until(lambda: not processes_with(nap(7)))
         assert (await node.cleanup()).kept is False
         await node.open("run_2")
         assert (await node.tool("run_shell", "run_2", command="echo ok")).exit_code == 0
@@ -277,16 +282,16 @@ async def test_git_in_a_repository_full_of_traps(tmp_path: Path, root: Path) -> 
 
 async def test_cancel_while_preparing(tmp_path: Path, root: Path) -> None:
     """R3: what runs on the base before the run has begun is ended by a cancel too."""
-    command = CommandDefinition(id="slow", executable="sleep", args=("987125",))
+    command = CommandDefinition(id="slow", executable="sleep", args=(nap(5),))
     async with node_of(tmp_path, root, commands=(command,), checks=("slow",)) as node:
         request = PrepareRequest(run_id="run_1", workspace_ref="app")
         async with asyncio.TaskGroup() as group:
             task = group.create_task(node.ask(request, NodeFailure))
-            await until(lambda: bool(processes_with("987125")))
+            await until(lambda: bool(processes_with(nap(5))))
             answer = await node.ask(CancelRequest(run_id="run_1", grace_ms=300), Cancelled)
             assert answer.complete
         assert task.result().message == "it was cancelled"
-        assert not processes_with("987125")
+        assert not processes_with(nap(5))
         assert list((tmp_path / "data/checkouts").iterdir()) == []
 
 
@@ -469,9 +474,9 @@ async def test_closing_a_node_ends_everything(tmp_path: Path, root: Path) -> Non
     """R12: a node that goes away leaves no process and no checkout."""
     async with node_of(tmp_path, root) as node, asyncio.TaskGroup() as group:
         await node.open()
-        request = node.tool_request("run_shell", command="sleep 987126")
+        request = node.tool_request("run_shell", command=f"sleep {nap(6)}")
         group.create_task(node.service.handle(request))
-        await until(lambda: bool(processes_with("987126")))
+        await until(lambda: bool(processes_with(nap(6))))
         await node.service.aclose()
-        assert not processes_with("987126")
+        assert not processes_with(nap(6))
         assert list((tmp_path / "data/checkouts").iterdir()) == []
