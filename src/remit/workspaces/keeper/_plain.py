@@ -60,7 +60,11 @@ class PlainProcesses:
         self._report = b""
 
     def start(self, streams: Streams) -> None:
-        """Forks the supervisor, which starts the command."""
+        """Forks the supervisor, which starts the command.
+
+        Raises:
+            OSError: There is no room for another process; nothing is left open.
+        """
         lifeline, self._lifeline = os.pipe2(os.O_CLOEXEC)
         self._report_pipe, report = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self._report_pipe, False)
@@ -68,6 +72,10 @@ class PlainProcesses:
             self._supervisor = os.fork()
             if self._supervisor == 0:
                 _Supervisor(self._order, streams, lifeline=lifeline, report=report).live()
+        except OSError:
+            self.end()
+            os.close(self._report_pipe)
+            raise
         finally:
             os.close(lifeline)
             os.close(report)
