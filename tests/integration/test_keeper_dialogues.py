@@ -114,13 +114,20 @@ async def test_last_words_are_heard_after_the_end(checkout: Checkout) -> None:
     assert await dialogue.hear() == b""
 
 
+async def speak_on(dialogue: Dialogue) -> None:
+    """Say something now and then: the supervisor closes the pipe a moment after the command began."""
+    while True:
+        await dialogue.say(b"hello\n")
+        await asyncio.sleep(0.02)
+
+
 async def test_who_reads_no_more_is_told_of(checkout: Checkout) -> None:
     """Speaking to a program that has closed its stdin, or has ended, is an error of that call."""
     dialogue = talk(checkout, "exec 0<&-; echo ready; sleep 30")
     await hear_until(dialogue, b"ready\n")
     if checkout.sandbox == "none":  # a sandbox's own first process holds the pipe as well
         with pytest.raises(WorkspaceOperationError, match="reads no more"):
-            await dialogue.say(b"hello\n")
+            await asyncio.wait_for(speak_on(dialogue), 20)
     await dialogue.stop()
     with pytest.raises(WorkspaceOperationError, match="isn't running"):
         await dialogue.say(b"hello\n")
