@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -243,3 +244,25 @@ async def test_key_that_only_reads_is_offered_no_buttons(tmp_path: Path) -> None
             assert "Discard it" not in page
             answer = await client.post(f"/runs/{run_id}/discard", data={"token": _token(page)})
             assert answer.status_code == 403
+
+
+@pytest.mark.parametrize(("order", "status"), [("deliver", "delivered"), ("discard", "discarded")])
+async def test_waiting_delivery_is_decided_from_the_page(tmp_path: Path, order: str, status: str) -> None:
+    """R80: a delivery that waits for a person's word gets it from the page, and the run ends by it."""
+    replies = (PLAN, WRITE, *REVIEWED[2:])
+    world = DoorWorld(home=tmp_path, replies=replies)
+    async with world.open() as door, visitor(door) as client, door.client() as api:
+        asked = {"binding": "reviewed", "prompt": "x", "delivery": {"mode": "apply", "approval": "required"}}
+        run_id = (await api.post("/api/v1/runs", json=asked)).json()["id"]
+        async with asyncio.timeout(30):
+            while "Approve the delivery" not in (page := (await client.get(f"/runs/{run_id}")).text):
+                await asyncio.sleep(0.05)
+        assert not (world.root / "new.txt").exists()
+        answer = await client.post(f"/runs/{run_id}/{order}", data={"token": _token(page)})
+        assert answer.status_code == 303, answer.text
+        async with asyncio.timeout(30):
+            while not (run := (await api.get(f"/api/v1/runs/{run_id}")).json())["ended_at"]:
+                await asyncio.sleep(0.05)
+        assert (run["status"], run["delivery"]["status"]) == ("completed", status)
+        assert (world.root / "new.txt").exists() == (order == "deliver")
+        assert status in (await client.get(f"/runs/{run_id}")).text
