@@ -78,7 +78,7 @@ def test_a_second_signal_ends_everything_at_once(tmp_path: Path) -> None:
 
 def test_a_signal_before_admission_leaves_no_run(tmp_path: Path) -> None:
     """Nothing was started: no run, exit 130."""
-    line = CommandLine.make(tmp_path)
+    line = CommandLine.make(tmp_path, replies=blocking("7019"))
     for delay_s in (0.05, 0.3, 0.5, 0.7):
         before = line.runs()
         process = line.start("run", "fix it")

@@ -85,8 +85,11 @@ class Activity:
 
         Cancellation: the work is cancelled too, and has ended.
         """
-        async with asyncio.TaskGroup() as group:
-            self.task = group.create_task(_settle(work), name=self.label)
+        try:
+            async with asyncio.TaskGroup() as group:
+                self.task = group.create_task(_settle(work), name=self.label)
+        finally:
+            work.close()  # cancelled before its first step, it was never begun
         if self.task.cancelled():
             raise Interrupted(self.label)
         result = self.task.result()
