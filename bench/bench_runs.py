@@ -109,7 +109,12 @@ def settings(fake: Provider, root: Path, at_once: int = 1_000) -> dict[str, Any]
     workspace: dict[str, Any] = {"ref": "app", "root": str(root), "shell": True, "checks": []}
     return {
         "providers": {
-            "fake": {"kind": "openai-compatible", "base_url": fake.base_url, "api_key_env": "FAKE_KEY"}
+            "fake": {
+                "kind": "openai-compatible",
+                "base_url": fake.base_url,
+                "api_key_env": "FAKE_KEY",
+                "idle_timeout_ms": 3_600_000,  # runs that wait are waited for, not tried again
+            }
         },
         "prices": {f"fake:{MODEL}": {"free": True}},
         "pools": {"default": {"members": [{"model": f"fake:{MODEL}"}]}},

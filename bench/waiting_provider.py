@@ -28,7 +28,7 @@ async def serve() -> None:
         nonlocal begun
         head = await reader.readuntil(b"\r\n\r\n")
         fields = dict(line.lower().split(": ", 1) for line in head.decode().split("\r\n")[1:] if line)
-        await reader.readexactly(int(fields["content-length"]))
+        await reader.readexactly(int(fields.get("content-length", "0")))
         record = f"data: {json.dumps(_BEGUN)}\n\n"
         writer.write(
             b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
