@@ -16,6 +16,9 @@ from remit.contract import RunStatus
 from remit.errors import StorageBusy
 from remit.primitives import SystemClock
 from remit.storage import SqliteStore, StoreSettings
+from remit.storage._connections import connect
+from remit.storage._folder import DataFolder
+from remit.storage._migrations import check_owner, migrate
 from remit.testing._store_samples import sample_submission, work_registered
 from remit.testing._store_suite_harness import admit_on
 
@@ -172,6 +175,48 @@ async def test_a_lock_that_is_held_too_long_fails_loud(tmp_path: Path) -> None:
         (event,) = await store.append("run_1", run.generation, [work_registered("b")])
         assert event.seq == 2
         assert await store.find_run("run_2") is None
+
+
+async def test_a_lock_that_changes_hands_is_waited_for(tmp_path: Path) -> None:
+    """R59: writers who leave the database free for moments only starve nobody, however long they go on."""
+    settings = StoreSettings(busy_wait_ms=1_000)
+    async with SqliteStore.open(tmp_path, clock=SystemClock(), settings=settings) as store:
+        run = await admit_on(store, "run_1")
+        enough = threading.Event()
+        crowd = threading.Thread(target=write_without_pause, args=(tmp_path / "remit.db", enough))
+        crowd.start()
+        try:
+            for number in range(20):
+                await store.append("run_1", run.generation, [work_registered(f"item{number}")])
+        finally:
+            enough.set()
+            crowd.join()
+        assert len(await store.read_events("run_1")) == 21
+
+
+def write_without_pause(path: Path, enough: threading.Event) -> None:
+    """Commit again and again, holding the lock for 150 ms each time and letting go of it for 3 ms."""
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None, timeout=30)) as connection:
+        while not enough.is_set():
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("UPDATE events SET id = id WHERE id = (SELECT min(id) FROM events)")
+            time.sleep(0.15)
+            connection.execute("COMMIT")
+            time.sleep(0.003)
+
+
+async def test_opening_what_is_up_to_date_waits_for_nobody(tmp_path: Path) -> None:
+    """R59: a database that needs no new tables is opened while another program holds its lock."""
+    async with SqliteStore.open(tmp_path, clock=SystemClock()):
+        pass
+    foreigner = Foreigner(tmp_path / "remit.db")
+    folder = DataFolder.prepare(tmp_path)
+    with foreigner.holding():
+        connection = connect(folder, busy_ms=0)
+        check_owner(connection)
+        assert migrate(connection) == 0
+        connection.close()
+    foreigner.close()
 
 
 async def test_a_cancelled_waiter_waits_for_the_lock_too(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -18,15 +17,15 @@ from remit.errors import InternalError, RemitError, StorageFull
 from remit.primitives import Clock
 from remit.storage._connections import Checkpoints
 from remit.storage._epochs import Epochs
-from remit.storage._faults import is_busy, is_full, is_ones_own, is_sync_failure, storage_error
+from remit.storage._faults import is_full, is_ones_own, is_sync_failure, storage_error
 from remit.storage._folder import DataFolder
 from remit.storage._foreign import ForeignChanges
 from remit.storage._held import HeldRuns, RunRef
 from remit.storage._hooks import Commit, CommitHook, CommitMoment
+from remit.storage._patience import Patience
 from remit.storage._reserve import Reserve
 from remit.storage._transaction import Operation, Transaction
 
-_RETRY_SECONDS = 0.02
 T = TypeVar("T")
 
 
@@ -95,10 +94,10 @@ class Commits:
         self._epochs = epochs
         self._clock = clock
         self._hook = hook
-        self._busy_wait_ms = busy_wait_ms
+        self._patience = Patience(connection, wait_ms=busy_wait_ms)
         self._held = HeldRuns()
         self._foreign = ForeignChanges(connection)
-        self._checkpoints = Checkpoints(folder, connection, busy_ms=busy_wait_ms)
+        self._checkpoints = Checkpoints(folder, connection, after=self._patience.look_again)
         self._reserve = Reserve(folder, clock=clock)
         self._reserve.make()
         self._number = 0
@@ -226,16 +225,8 @@ class Commits:
         stored.grown.update({ref: event.seq or 0 for ref, event in transaction.stored})
 
     def _begin(self, stored: Stored) -> None:
-        """Get the write lock. Others may hold it for a while: SQLite waits, and so do we."""
-        until = time.monotonic() + self._busy_wait_ms / 1000
-        while True:
-            try:
-                self._connection.execute("BEGIN IMMEDIATE")
-                break
-            except sqlite3.OperationalError as error:
-                if not is_busy(error) or time.monotonic() >= until:
-                    raise
-                time.sleep(_RETRY_SECONDS)
+        """Get the write lock, and learn what others wrote."""
+        self._patience.begin()
         grown = self._foreign.look()
         if grown is not None:
             self._held.forget_all()

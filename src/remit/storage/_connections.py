@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -70,11 +71,14 @@ class Checkpoints:
     the while, and makes the file's size say how much there is to do.
     """
 
-    def __init__(self, folder: DataFolder, connection: sqlite3.Connection, *, busy_ms: int) -> None:
+    def __init__(
+        self, folder: DataFolder, connection: sqlite3.Connection, *, after: Callable[[], None]
+    ) -> None:
+        """`after` puts back how long the connection's other statements wait."""
         self._folder = folder
         self._log = folder.database.with_name(folder.database.name + "-wal")
         self._connection = connection
-        self._busy_ms = busy_ms
+        self._after = after
         self._due_bytes = _CHECKPOINT_BYTES
 
     def run_when_due(self) -> None:
@@ -99,7 +103,7 @@ class Checkpoints:
             return False  # in use by others: what was committed is safe in the log
         finally:
             with contextlib.suppress(sqlite3.Error):
-                self._connection.execute(f"PRAGMA busy_timeout = {self._busy_ms:d}")
+                self._after()
 
     def _has_room(self) -> bool:
         pages = self._connection.execute("PRAGMA page_count").fetchone()[0]

@@ -66,6 +66,8 @@ def migrate(connection: sqlite3.Connection, *, migrations: Sequence[Migration] =
         StorageError: The file is another program's database.
     """
     newest = migrations[-1].number
+    if _present_number(connection, newest) == newest:
+        return 0  # what is up to date needs no lock, which somebody may hold just now
     connection.execute("BEGIN IMMEDIATE")
     try:
         present = _present_number(connection, newest)

@@ -24,7 +24,10 @@ class StoreSettings:
     """How patient and how wide a store is."""
 
     busy_wait_ms: int = 15_000
-    """How long another process may hold the database before an operation fails with `StorageBusy`."""
+    """How long another process may hold the database before an operation fails with `StorageBusy`.
+
+    Where several take turns at it, each commit of theirs starts the wait anew, up to three times as long.
+    """
     poll_ms: int = 200
     """How often to look for what other processes have written, while somebody waits for events."""
     readers: int = 4
