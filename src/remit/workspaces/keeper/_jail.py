@@ -258,9 +258,10 @@ class Jail:
         """Kills what is left once init has passed the exit code on; alone, init ends by itself."""
         if self._killed or self._init_gone:
             return
-        init = _processes.read_process(self._init_pid)
+        # Init reaps the command, passes its exit code on, and only then sleeps again. In this order: else it
+        # may have slept before it reaped, and be killed with the exit code still in its hands.
         children = _processes.children_of(self._init_pid)
-        # Init reaps the command, passes its exit code on, and only then sleeps again.
+        init = _processes.read_process(self._init_pid)
         told = init is not None and init.state == "S" and self._command_pid not in children
         if told and children:
             self.end()
