@@ -86,3 +86,26 @@ def test_the_patch_of_a_run_that_was_killed(line: CommandLine) -> None:
     assert "+    return number * 2" in ended.stdout
     lost = next(one for one in line.runs() if one["id"] == run["id"])
     assert (lost["patch"]["files"], lost["patch"]["reviewed"]) == (1, False)
+
+
+def test_undo_of_a_run_in_place_that_was_killed(line: CommandLine) -> None:
+    """R57: the user's own files, changed half way by a run that was killed, are as before after `undo`."""
+    line.use(PLAN, WRITE_MANY, shell("rm doubling.py; sleep 7533"))
+    before = contents(line) | {"doubling.py": line.read()}
+    process = line.start("run", "make them new", "--in-place")
+    wait_for_process("sleep 7533")
+    (run,) = line.runs()
+    early = line.run("undo", run["id"])
+    assert (early.returncode, "still at work" in early.stderr) == (2, True), early.stderr
+    process.send_signal(signal.SIGKILL)
+    finish(process)
+    assert not (line.repository / "doubling.py").exists()
+    undone = line.run("undo", run["id"])
+    assert undone.returncode == 0, undone.stderr
+    assert "whoever did it" in undone.stderr
+    assert f"{FILES + 1} files in {line.repository} as before" in undone.stderr
+    assert contents(line) | {"doubling.py": line.read()} == before
+    kept = next(text for text in undone.stderr.splitlines() if "kept as a patch: " in text)
+    assert "-old\n+new" in Path(kept.partition("kept as a patch: ")[2]).read_text()
+    again = line.run("undo", run["id"])
+    assert again.returncode == 2, again.stderr

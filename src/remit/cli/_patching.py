@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,13 @@ from remit.cli._printing import require_known, story_of
 from remit.cli._words import one_line, recovered_words, say
 from remit.config import data_folder, find_repository_root, load_config
 from remit.contract import RunView
-from remit.errors import NotFound, PreconditionFailed
+from remit.errors import NodeError, NotFound, PreconditionFailed
 from remit.host import ByHand, PatchPlace, branches_of, check_discardable, deliver_by_hand
 from remit.node_agent import node_folder
 from remit.primitives import SystemClock
 from remit.runs import StoredRun, newest_delivery
 from remit.storage import SqliteStore
-from remit.workspaces import Deliveries, Outcome, WorkspaceSettings, has_branches
+from remit.workspaces import Deliveries, Outcome, WorkspaceSettings, has_branches, settle_died
 
 _NAMED_PATHS = 10
 
@@ -176,7 +177,10 @@ def undo_patch(wanted: str) -> int:
     deliveries = Deliveries(node_data())
     if _take_back_what_died(deliveries, wanted):
         return 0
-    stored, root = _ended_run(wanted)
+    with open_reader() as reader:
+        stored = find_run(reader, wanted)
+    died = asyncio.run(_settle_in_place(stored))
+    stored, root = (stored, died) if died is not None else _ended_run(wanted)
     view = stored.view
     delivered = deliveries.find_delivered(stored.outside_id)
     for content_hash in reversed(delivered):
@@ -185,12 +189,35 @@ def undo_patch(wanted: str) -> int:
             raise PreconditionFailed(
                 f"nothing was taken back: changed since run {view.id} applied it: {named(outcome.paths)}"
             )
-        log_by_hand(view, "delivery.undone", {"mode": "apply", "paths": len(outcome.paths)})
+        if view.terminal is not None:  # of one that died nothing is recorded until a host has ended it
+            log_by_hand(view, "delivery.undone", {"mode": "apply", "paths": len(outcome.paths)})
         say(f"{count(len(outcome.paths), 'file')} in {root} as before run {view.id}")
     removed = asyncio.run(_remove_branches(stored))
     if not delivered and not removed:
+        if died is not None:
+            say(f"nothing in {root} differs from before run {view.id}")
+            return 0
         raise PreconditionFailed(f"run {view.id} has nothing delivered that could be taken back")
     return 0
+
+
+async def _settle_in_place(stored: StoredRun) -> Path | None:
+    """Note what a run in place did whose process died; the folder where it did. None: it's not such a run.
+
+    Raises:
+        PreconditionFailed: It is still at work, or what the tree was like before can't be read.
+    """
+    with tempfile.TemporaryDirectory(prefix="remit-undo-") as scratch:
+        try:
+            died = await settle_died(node_data(), stored.outside_id, os.environ, scratch=Path(scratch))
+        except NodeError as error:
+            raise PreconditionFailed(f"run {stored.view.id} can't be undone: {error.message}") from error
+    if died is None:
+        return None
+    say(f"run {stored.view.id} died at work in {died.root}; what differs from before it goes, whoever did it")
+    if died.files:
+        say(f"it is kept as a patch: {died.patch}")
+    return died.root
 
 
 async def _remove_branches(stored: StoredRun) -> int:

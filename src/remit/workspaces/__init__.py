@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         WorkspaceRefused,
     )
     from remit.workspaces._finding_checks import find_checks
+    from remit.workspaces._in_place_record import DiedInPlace, settle_died
     from remit.workspaces._keeper import Keeper
     from remit.workspaces._kept import KeepLimits
     from remit.workspaces._mcp_settings import McpServer, find_sdk, is_server_name
@@ -55,6 +56,7 @@ _HOMES = {
     "DEFAULT_PROTECTED": "_settings",
     "DELEGATE": "_tool_schemas",
     "Deliveries": "_delivery",
+    "DiedInPlace": "_in_place_record",
     "DeliveryOrder": "_delivery",
     "Keeper": "_keeper",
     "KeeperLost": "_failures",
@@ -94,6 +96,7 @@ _HOMES = {
     "SandboxWanted": "_probe",
     "sandbox_fix": "_probe",
     "sandbox_notes": "_probe",
+    "settle_died": "_in_place_record",
     "strict_parameters": "_tool_schemas",
     "tools_for": "_tool_schemas",
 }
@@ -113,6 +116,7 @@ __all__ = [
     "CommandSpec",
     "Deliveries",
     "DeliveryOrder",
+    "DiedInPlace",
     "KeepLimits",
     "Keeper",
     "KeeperLost",
@@ -151,6 +155,7 @@ __all__ = [
     "read_secrets",
     "sandbox_fix",
     "sandbox_notes",
+    "settle_died",
     "strict_parameters",
     "tools_for",
 ]

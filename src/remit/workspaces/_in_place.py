@@ -20,7 +20,7 @@ from remit.workspaces.keeper._plan import Limits
 from remit.workspaces.keeper._storage import remove_tree
 from remit.workspaces.keeper._tree import record_tree
 
-__all__ = ["IN_PLACE_NOTE", "forget_tree", "remember_tree", "settled"]
+__all__ = ["IN_PLACE_NOTE", "forget_tree", "list_remembered", "remember_tree", "settled"]
 
 IN_PLACE_NOTE: Final = (
     "in place: promise 4 is off; commands change your files as they go, and `remit undo` takes back what git "
@@ -57,11 +57,12 @@ def remember_tree(run: RunFolder, prepared: PreparedWorkspace) -> PreparedWorksp
             ) from None
         making.rename(before)
     remembered = pin.model_copy(update={"lower": str(before)})
-    return replace(prepared, pin=remembered, listing=_listing(before))
+    return replace(prepared, pin=remembered, listing=list_remembered(run))
 
 
-def _listing(before: Path) -> Listing:
-    facts = record_tree(str(before), max_entries=_MAX_RECORDED)
+def list_remembered(run: RunFolder) -> Listing:
+    """Every file of what was copied of a folder without a repository. Blocking."""
+    facts = record_tree(str(_place(run)), max_entries=_MAX_RECORDED)
     return {path: BaseEntry(mode=_mode(fact[0]), facts=fact) for path, fact in facts.items()}
 
 

@@ -12,7 +12,7 @@ from remit.errors import NodeError, RemitError
 from remit.workspaces._branching import BranchOrder
 from remit.workspaces._continuing import load_root
 from remit.workspaces._delivery import DeliveryOrder
-from remit.workspaces._in_place import forget_tree
+from remit.workspaces._in_place_record import end_record
 from remit.workspaces._kept import mark_kept
 from remit.workspaces._service_answers import delivered_answer
 from remit.workspaces._service_left import clean_up_left
@@ -77,10 +77,10 @@ async def _note_in_place(node: NodeParts, run: NodeRun) -> None:
         root = Path(run.get_prepared().pin.root)
         await asyncio.to_thread(node.deliveries.note_in_place, run.run_id, root, bundle)
     except (RemitError, OSError, TreeTooLarge) as error:
-        # The checkout is closed all the same; what was copied of the tree stays, for hands to take it from.
+        # The checkout is closed all the same; the record stays, so that an undo looks once more.
         _log.warning("run %s: what it did in place can't be taken back: %s", run.run_id, error)
         return
-    await asyncio.to_thread(forget_tree, folder)
+    await asyncio.to_thread(end_record, folder)
 
 
 async def close_run(node: NodeParts, run: NodeRun, *, keep: bool) -> tuple[Path | None, tuple[str, ...]]:

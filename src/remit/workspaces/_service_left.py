@@ -13,12 +13,13 @@ from remit.errors import NodeError
 from remit.workspaces._base import BasePin
 from remit.workspaces._collect import MAX_CHANGED, IgnoreMemory
 from remit.workspaces._continuing import find_left, read_facts_of_copy
+from remit.workspaces._in_place_record import InPlaceRecord, end_record, find_record, note_died
 from remit.workspaces._kept import KEPT, mark_kept
 from remit.workspaces._protection import ignores_case
 from remit.workspaces._service_answers import snapshot_answer
 from remit.workspaces._service_parts import NodeParts
 from remit.workspaces._settings import WorkspaceSettings
-from remit.workspaces._snapshot import RunFolder, take_snapshot
+from remit.workspaces._snapshot import Bundle, RunFolder, take_snapshot
 from remit.workspaces.keeper._storage import Storage, remove_unless_held
 from remit.workspaces.keeper._tree import Scan, scan_recorded, scan_upper
 
@@ -55,8 +56,12 @@ async def snapshot_left(node: NodeParts, request: SnapshotRequest) -> Snapshot:
     Raises:
         NodeError: `lost` where there is none; else why it can't be read.
     """
+    in_place = await _settle_in_place(node, request.run_id)
+    if in_place is not None:
+        record, bundle = in_place
+        return await _answer(node, request, bundle, ref=record.ref, root=Path(record.pin.root))
     left = await asyncio.to_thread(_find, node, request.run_id)
-    lock = await asyncio.to_thread(_lock, left)
+    lock = await asyncio.to_thread(_lock, left.storage)
     try:
         bundle = await take_snapshot(
             node.bases.git,
@@ -69,14 +74,41 @@ async def snapshot_left(node: NodeParts, request: SnapshotRequest) -> Snapshot:
             ignored=IgnoreMemory(node.scratch),
         )
     finally:
-        os.close(lock)
-    ignore_case = await asyncio.to_thread(ignores_case, Path(left.pin.root))
-    settings = node.workspaces.get(left.ref) or WorkspaceSettings(ref=left.ref, root=Path(left.pin.root))
+        if lock is not None:
+            os.close(lock)
+    return await _answer(node, request, bundle, ref=left.ref, root=Path(left.pin.root))
+
+
+async def _answer(
+    node: NodeParts, request: SnapshotRequest, bundle: Bundle, *, ref: str, root: Path
+) -> Snapshot:
+    ignore_case = await asyncio.to_thread(ignores_case, root)
+    settings = node.workspaces.get(ref) or WorkspaceSettings(ref=ref, root=root)
     return snapshot_answer(request, bundle, settings, ignore_case=ignore_case, leftovers=())
+
+
+async def _settle_in_place(node: NodeParts, run_id: str) -> tuple[InPlaceRecord, Bundle] | None:
+    """What a dead process's run did to the tree itself, noted so that it can be undone.
+
+    The record stays until the clean-up: a host that dies before it has stored the answer asks again.
+    """
+    folder = RunFolder.of(node.data, run_id)
+    record = await asyncio.to_thread(find_record, folder)
+    if record is None:
+        return None
+    lock = await asyncio.to_thread(_lock, Storage(node.data / "checkouts" / run_id))
+    try:
+        bundle = await note_died(node.bases, node.deliveries, folder, record, scratch=node.scratch)
+    finally:
+        if lock is not None:
+            os.close(lock)
+    return record, bundle
 
 
 async def clean_up_left(node: NodeParts, request: CleanupRequest) -> CleanedUp:
     """Keep or remove what a dead process left of a run; nothing where there is nothing, or it is open."""
+    if await _settle_in_place(node, request.run_id) is not None:
+        await asyncio.to_thread(end_record, RunFolder.of(node.data, request.run_id))
     folder = node.data / "checkouts" / request.run_id
     kept = await asyncio.to_thread(_put_away, folder, keep=request.keep)
     return CleanedUp(
@@ -103,8 +135,11 @@ def _find(node: NodeParts, run_id: str) -> Left:
     return Left(storage, pin, ref, isolation)
 
 
-def _lock(left: Left) -> int:
+def _lock(storage: Storage) -> int | None:
+    """Keeps keepers out of a checkout; None: it was swept away, so there can be none."""
     try:
-        return left.storage.lock_shared()
+        return storage.lock_shared()
+    except FileNotFoundError:
+        return None
     except BlockingIOError:
         raise NodeError("the run's checkout is open in another process", reason="unavailable") from None

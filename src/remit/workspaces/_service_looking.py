@@ -11,6 +11,7 @@ from remit.workspaces._changes import Changes
 from remit.workspaces._continuing import find_left
 from remit.workspaces._forking import changes_since
 from remit.workspaces._in_place import settled
+from remit.workspaces._in_place_record import find_record
 from remit.workspaces._patch_secrets import without_secrets
 from remit.workspaces._protection import ignores_case
 from remit.workspaces._service_answers import snapshot_answer
@@ -28,7 +29,7 @@ _LEFTOVER_GRACE_MS = 2_000
 async def snapshot_run(node: NodeParts, request: SnapshotRequest) -> Snapshot:
     """What the checkout holds now, as a patch."""
     if request.run_id not in node.runs:
-        await asyncio.to_thread(find_left, node.data, request.run_id)  # else there is nothing to fence
+        await asyncio.to_thread(_refuse_unknown, node.data, request.run_id)  # there is nothing to fence
     run = await node.enter(request)
     if run.prepared is None:
         return await snapshot_left(node, request)
@@ -49,6 +50,11 @@ async def snapshot_run(node: NodeParts, request: SnapshotRequest) -> Snapshot:
     ignore_case = await asyncio.to_thread(ignores_case, Path(prepared.pin.root))
     answer = snapshot_answer(request, bundle, prepared.settings, ignore_case=ignore_case, leftovers=leftovers)
     return await asyncio.to_thread(without_secrets, answer, bundle, prepared.secrets.masker)
+
+
+def _refuse_unknown(data: Path, run_id: str) -> None:
+    if find_record(RunFolder.of(data, run_id)) is None:
+        find_left(data, run_id)
 
 
 async def look_at_run(

@@ -14,6 +14,7 @@ from remit.workspaces._checkout import Checkout
 from remit.workspaces._continuing import copy_kept, read_facts_of_copy
 from remit.workspaces._forking import changes_to_take_over, note_fork
 from remit.workspaces._in_place import remember_tree
+from remit.workspaces._in_place_record import InPlaceRecord, find_record, keep_record, list_base_of
 from remit.workspaces._prepared import PreparedWorkspace, checkout_request
 from remit.workspaces._service_looking import look_at_run
 from remit.workspaces._service_parts import NodeParts
@@ -21,7 +22,7 @@ from remit.workspaces._service_runs import Activity, NodeRun
 from remit.workspaces._snapshot import RunFolder
 from remit.workspaces._tools import ToolRunner
 from remit.workspaces.keeper._storage import Storage, remove_unless_held
-from remit.workspaces.keeper._tree import record_tree
+from remit.workspaces.keeper._tree import Facts, record_tree
 
 __all__ = ["open_run"]
 
@@ -60,7 +61,13 @@ async def _make_checkout(node: NodeParts, run: NodeRun, prepared: PreparedWorksp
     is_new = not await asyncio.to_thread(storage.exists)
     if prepared.isolation == "in_place":
         folder = RunFolder.of(node.data, run.run_id)
-        prepared = run.prepared = await asyncio.to_thread(remember_tree, folder, prepared)
+        record = await asyncio.to_thread(find_record, folder)
+        if record is None:
+            prepared = await asyncio.to_thread(remember_tree, folder, prepared)
+        else:  # opened before a crash: what it did then counts as well
+            listing = await list_base_of(record, node.bases, folder)
+            prepared = replace(prepared, pin=record.pin, listing=listing)
+        run.prepared = prepared
     try:
         checkout = await _open_checkout(node, run, prepared, storage)
     except BaseException:
@@ -76,8 +83,7 @@ async def _make_checkout(node: NodeParts, run: NodeRun, prepared: PreparedWorksp
     if checkout.isolation == "copy":
         run.facts = await asyncio.to_thread(read_facts_of_copy, Storage(checkout.storage))
     elif checkout.isolation == "in_place":
-        layer = str(run.layer)
-        run.facts = await asyncio.to_thread(record_tree, layer, max_entries=_MAX_RECORDED)
+        run.facts = await asyncio.to_thread(_facts_before, RunFolder.of(node.data, run.run_id), prepared)
     plugins = run.plugins
     run.servers = plugins.serve(checkout, clock=node.clock) if plugins is not None else None
     run.tools = ToolRunner(
@@ -92,6 +98,16 @@ async def _make_checkout(node: NodeParts, run: NodeRun, prepared: PreparedWorksp
         secrets=prepared.secrets,
         child_changes=lambda child: asyncio.to_thread(changes_to_take_over, node.data, run.run_id, child),
     )
+
+
+def _facts_before(folder: RunFolder, prepared: PreparedWorkspace) -> Facts:
+    """The facts of the tree before the run in place, on disk from here on. Blocking."""
+    record = find_record(folder)
+    if record is None:
+        facts = record_tree(prepared.pin.root, max_entries=_MAX_RECORDED)
+        record = InPlaceRecord(prepared.settings.ref, prepared.pin, facts)
+        keep_record(folder, record)
+    return record.facts
 
 
 async def _fork(node: NodeParts, child: NodeRun, parent: NodeRun) -> Changes:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from remit.workspaces._in_place_record import RECORD
 from remit.workspaces._kept import KEPT, KeepLimits, collect_kept
 from remit.workspaces._owner import read_owner, remove_dead_owners
 from remit.workspaces.keeper._storage import remove_tree, remove_unless_held
@@ -84,11 +85,15 @@ def _sweep_bases(data: Path, now: float) -> None:
 
 
 def _needed_bases(data: Path) -> set[Path]:
-    """The folders of the bases that kept checkouts were made from."""
+    """The folders of the bases that kept checkouts were made from, and that runs in place are undone to."""
     needed: set[Path] = set()
-    for marker in (data / "checkouts").glob(f"*/{KEPT}"):
+    kept = [path.parent.name for path in (data / "checkouts").glob(f"*/{KEPT}")]
+    for record in [
+        *((data / "runs" / run_id / "workspace.json") for run_id in kept),
+        *(data / "runs").glob(f"*/{RECORD}"),
+    ]:
         with suppress(OSError, ValueError, KeyError):
-            text = (data / "runs" / marker.parent.name / "workspace.json").read_text()
+            text = record.read_text()
             pin: dict[str, Any] = json.loads(text)["pin"]
             needed |= {Path(folder) for folder in (pin["store"], pin["lower"], *pin["object_stores"])}
     return needed
@@ -138,7 +143,10 @@ def _has_checkout(data: Path, run: Path) -> bool:
 
 
 def _is_applied(run: Path, now: float) -> bool:
-    """Whether something of it was applied, and can still be undone."""
+    """Whether something of it was applied, or done in place, and can still be undone."""
+    with suppress(FileNotFoundError):
+        if (run / RECORD).stat().st_mtime > now - _RUN_FOLDER_S:
+            return True
     receipts = run / "deliveries"
     for receipt in (*receipts.glob("*.json"), *receipts.glob("*.branch")):
         with suppress(OSError, ValueError):
