@@ -65,6 +65,15 @@ class TestDispatcher(OperationsSuite):
             yield MemoryHarness(world)
 
 
+class TestDispatcherOverASocket(OperationsSuite):
+    """M6, M8, M28, M29, M30, M31: the same rules with the node at the other end of a socket."""
+
+    @pytest.fixture
+    async def harness(self) -> AsyncGenerator[MemoryHarness]:
+        async with hosted_world(link_kind="socket") as world:
+            yield MemoryHarness(world)
+
+
 @pytest.fixture
 async def world() -> AsyncGenerator[HostedWorld]:
     async with hosted_world() as made:

@@ -25,7 +25,7 @@ from remit.contract import (
 from remit.engine import EmbeddedEngine
 from remit.errors import AlreadyDecided, NodeError
 from remit.events import TERMINAL_TYPES, Event, NewEvent, terminal_type
-from remit.nodes import InProcessLink
+from remit.nodes import InProcessLink, WaitKey
 from remit.runs import Feed, RunControl
 from remit.testing._fake_node import FakeNode
 from remit.testing._fakes_stages import FakePool, PoolReply
@@ -45,17 +45,7 @@ async def test_one_executor_runs_requests_and_receives_continuations() -> None:
         stray = ToolResponse(
             run_id=view.id, stage_id="work-1", tool_call_id="c1", status="success", receipt_id="r"
         )
-        key = world.link._key(
-            ToolRequest(
-                run_id=view.id,
-                stage_id="work-1",
-                tool_call_id="c1",
-                name="read_file",
-                arguments="{}",
-                timeout_ms=1,
-                remaining_ms=1,
-            )
-        )
+        key = WaitKey(view.id, "tool", "work-1", "c1")
         assert not world.link.waiters.deliver(key, stray), "its waiter is gone"
 
 

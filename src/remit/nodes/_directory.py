@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from remit.errors import MisuseError, NodeError
-from remit.nodes._link import NodeLink
+from remit.nodes._ports import NodeLink
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

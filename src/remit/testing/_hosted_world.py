@@ -18,7 +18,7 @@ from remit.contract import RunRequest
 from remit.engine import EmbeddedEngine
 from remit.errors import ProviderError
 from remit.models import ModelRequest, ToolResultsMessage
-from remit.nodes import InProcessLink
+from remit.nodes import AskingLink
 from remit.primitives import SystemClock, SystemIds
 from remit.runs import (
     Dispatcher,
@@ -38,6 +38,7 @@ from remit.testing._fake_node import FakeNode
 from remit.testing._fakes_stages import FakePool, PoolReply
 from remit.testing._memory_store import MemoryStore
 from remit.testing._run_world import BLOCK, PASS, PLAN, WORK, WRITE
+from remit.testing._wired_node import LinkKind, linked
 from remit.usage import PriceBook
 from remit.work import CleanupScope, Residencies, WorkRegistry
 
@@ -93,7 +94,7 @@ class HostedWorld:
     admission: Admission
     residencies: Residencies
     times: RunTimes
-    link: InProcessLink
+    link: AskingLink
     clock: SystemClock = field(default_factory=SystemClock)
     engine: EmbeddedEngine = field(init=False)
     dispatcher: Dispatcher = field(init=False)
@@ -140,7 +141,10 @@ class HostedWorld:
 
 @asynccontextmanager
 async def hosted_world(
-    *, settings: AdmissionSettings | None = None, store: RunStore | None = None
+    *,
+    settings: AdmissionSettings | None = None,
+    store: RunStore | None = None,
+    link_kind: LinkKind = "in_process",
 ) -> AsyncGenerator[HostedWorld]:
     """A world; what still runs at its end is stopped."""
     clock, node = SystemClock(), FakeNode({"a.txt": "old\n"})
@@ -152,7 +156,7 @@ async def hosted_world(
         clock=clock,
         ids=SystemIds(),
     )
-    async with InProcessLink(node) as link, CleanupScope() as cleanups:
+    async with linked(node, link_kind) as link, CleanupScope() as cleanups:
         world = HostedWorld(
             store=store or MemoryStore(clock=clock),
             node=node,

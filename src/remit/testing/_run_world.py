@@ -12,7 +12,7 @@ from remit.admission import Admitted, Binding, Permits, SessionFacts, decide
 from remit.contract import RunRequest, RunView
 from remit.events import Event
 from remit.models import ModelPool
-from remit.nodes import InProcessLink
+from remit.nodes import AskingLink
 from remit.primitives import SystemClock, SystemIds
 from remit.requests import parse_request
 from remit.runs import (
@@ -29,6 +29,7 @@ from remit.runs import (
 from remit.testing._fake_node import FakeNode
 from remit.testing._fakes_stages import FakePool, PoolReply
 from remit.testing._memory_store import MemoryStore
+from remit.testing._wired_node import LinkKind, linked
 from remit.usage import PriceBook
 from remit.work import CleanupScope, WorkRegistry
 
@@ -72,7 +73,7 @@ class RunWorld:
 
     pool: ModelPool
     node: FakeNode
-    link: InProcessLink
+    link: AskingLink
     store: RunStore
     registry: WorkRegistry
     times: RunTimes
@@ -157,11 +158,12 @@ async def run_world(
     node: FakeNode | None = None,
     store: RunStore | None = None,
     times: RunTimes | None = None,
+    link_kind: LinkKind = "in_process",
 ) -> AsyncGenerator[RunWorld]:
     """A world whose models play these replies; a `FakePool` by default."""
     fake = node or FakeNode({"a.txt": "old\n"})
     clock = SystemClock()
-    async with InProcessLink(fake) as link, CleanupScope() as cleanups:
+    async with linked(fake, link_kind) as link, CleanupScope() as cleanups:
         yield RunWorld(
             pool=pool or FakePool(*replies),
             node=fake,

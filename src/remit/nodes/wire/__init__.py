@@ -1,0 +1,68 @@
+"""A link over a socket: frames, messages, and the two ends. Loaded by who has a node in another process."""
+
+from remit.nodes.wire._answering import Answering
+from remit.nodes.wire._frames import (
+    MAX_FRAME_BYTES,
+    MAX_RECORD_BYTES,
+    BrokenFrames,
+    FrameDecoder,
+    Oversized,
+    Record,
+    frames_of,
+)
+from remit.nodes.wire._messages import (
+    UNASKED,
+    Answer,
+    Ask,
+    Drain,
+    Drained,
+    HostMessage,
+    KeeperStarted,
+    Look,
+    Looked,
+    NodeMessage,
+    NodeSetup,
+    Ping,
+    Pong,
+    Ready,
+    Unable,
+    Unreadable,
+    decode_from_host,
+    decode_from_node,
+    encode,
+)
+from remit.nodes.wire._socket_link import SocketLink
+from remit.nodes.wire._wire import RecordTooLarge, Wire
+
+__all__ = [
+    "MAX_FRAME_BYTES",
+    "MAX_RECORD_BYTES",
+    "UNASKED",
+    "Answer",
+    "Answering",
+    "Ask",
+    "BrokenFrames",
+    "Drain",
+    "Drained",
+    "FrameDecoder",
+    "HostMessage",
+    "KeeperStarted",
+    "Look",
+    "Looked",
+    "NodeMessage",
+    "NodeSetup",
+    "Oversized",
+    "Ping",
+    "Pong",
+    "Ready",
+    "Record",
+    "RecordTooLarge",
+    "SocketLink",
+    "Unable",
+    "Unreadable",
+    "Wire",
+    "decode_from_host",
+    "decode_from_node",
+    "encode",
+    "frames_of",
+]
