@@ -350,7 +350,12 @@ def test_the_doctor_attacks_the_sandbox(line: CommandLine) -> None:
 
 def test_the_doctor_says_whether_it_would_work(line: CommandLine) -> None:
     """Everything there: exit 0. No model: exit 1, and what to set; never a key's value."""
+    kept = line.folder / "data/node/setups/one"
+    kept.mkdir(parents=True)
+    (kept / "done.json").write_text('{"notes": []}')
     good = line.run("doctor")
+    assert "what 1 setup made takes 0 MiB" in good.stdout
+    assert f"rm -r {kept.parent}" in good.stdout
     assert (good.returncode, "would work" in good.stdout) == (0, True), good.stdout
     line.use(more='[providers.vendor]\nkind = "openai"\napi_key_env = "VENDOR_KEY"\n')
     keyed = line.run("doctor", VENDOR_KEY="sk-very-secret")

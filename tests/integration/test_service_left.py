@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from git_repository import make_repository, write
 from remit.contract import CleanedUp, CleanupRequest, NodeFailure, Snapshot, SnapshotRequest
 from remit.workspaces._kept import KeepLimits, collect_kept, mark_kept
 from remit.workspaces._owner import NodeOwner, note_owner
+from remit.workspaces._setups_kept import collect_setups, setups_kept
 from remit.workspaces._sweeping import sweep_node
 from remit.workspaces.keeper import _processes
 from remit.workspaces.keeper._storage import Storage, remove_unless_held
@@ -133,6 +135,43 @@ def test_kept_checkouts_are_collected_by_age_and_size(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "checkouts").iterdir()} == {"open", "recent"}
     collect_kept(tmp_path, _NOW, KeepLimits(max_age_s=0))
     assert list((tmp_path / "checkouts").iterdir()) == []
+
+
+def keep_setup(data: Path, name: str, days: float, *, root: Path, size: int = 100_000) -> None:
+    folder = data / "setups" / name
+    done = json.dumps({"root": str(root), "lines": [], "notes": []})
+    write(folder, {"upper/x": b"x" * size, "done.json": done})
+    os.utime(folder, (_NOW - days * _DAY_S, _NOW - days * _DAY_S))
+
+
+def names_of_setups(data: Path) -> set[str]:
+    return {path.name for path in (data / "setups").iterdir()}
+
+
+def test_what_setup_made_is_collected_by_age_size_and_workspace(tmp_path: Path) -> None:
+    """It costs only time to be made again; but a run of the last day may be at work on it."""
+    gone = tmp_path / "gone"
+    for name, days in {"old": 15, "big": 9, "middle": 5, "small": 3, "recent": 0.5}.items():
+        keep_setup(
+            tmp_path, name, days, root=tmp_path, size=1_000_000 if name in ("big", "recent") else 100_000
+        )
+    keep_setup(tmp_path, "orphan", 2, root=gone)
+    keep_setup(tmp_path, "working", 0.5, root=gone)
+    keep_setup(tmp_path, ".half.made", 2, root=tmp_path)
+    (tmp_path / "setups/.half.made/done.json").unlink()
+    os.utime(tmp_path / "setups/.half.made", (_NOW - 2 * _DAY_S, _NOW - 2 * _DAY_S))
+    everything = setups_kept(tmp_path)
+    assert everything.count == 8
+    assert everything.size_bytes > 2_600_000
+    plenty = KeepLimits(max_setups_bytes=1 << 40, min_free_bytes=0)
+    collect_setups(tmp_path, _NOW, plenty)
+    assert names_of_setups(tmp_path) == {"big", "middle", "small", "recent", "working"}
+    collect_setups(tmp_path, _NOW, KeepLimits(max_setups_bytes=1_500_000, min_free_bytes=0))
+    assert names_of_setups(tmp_path) == {"middle", "small", "recent", "working"}
+    collect_setups(tmp_path, _NOW, KeepLimits(min_free_bytes=1 << 60))
+    assert names_of_setups(tmp_path) == {"recent", "working"}
+    collect_setups(tmp_path, _NOW + 15 * _DAY_S, plenty)
+    assert names_of_setups(tmp_path) == set()
 
 
 _MISSED = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
+import shlex
 import shutil
 import sqlite3
 import subprocess
@@ -18,6 +19,7 @@ from typing import Final, Literal
 from rich.text import Text
 
 import remit
+from remit.cli._formats import count
 from remit.cli._place import Place, find_place, with_model
 from remit.cli._screen import console_on, glyphs_of
 from remit.cli._words import one_line
@@ -35,6 +37,7 @@ from remit.workspaces import (
     read_secrets,
     sandbox_fix,
     sandbox_notes,
+    setups_kept,
 )
 
 State = Literal["good", "note", "bad"]
@@ -141,6 +144,7 @@ def _data(roots: Sequence[Path]) -> Iterator[Finding]:
     else:
         yield Finding("good", text)
     yield from _stored(path)
+    yield from _kept_of_setup(node_folder(path))
 
 
 def _stored(path: Path) -> Iterator[Finding]:
@@ -153,6 +157,15 @@ def _stored(path: Path) -> Iterator[Finding]:
         return
     if reader is not None:
         reader.close()
+
+
+def _kept_of_setup(node: Path) -> Iterator[Finding]:
+    """What setup commands have made; nothing where nothing is kept."""
+    kept = setups_kept(node)
+    if kept.count:
+        clear = f"rm -r {shlex.quote(str(kept.folder))}"
+        text = f"what {count(kept.count, 'setup')} made takes {kept.size_bytes / 2**20:.0f} MiB"
+        yield Finding("good", f"{text}; `{clear}` clears it while no run works, and it is made again")
 
 
 def _settings(place: Place) -> Iterator[Finding]:

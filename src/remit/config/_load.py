@@ -93,7 +93,11 @@ def load_config(
 
 def _keep(shape: FileShape) -> KeepLimits:
     node = shape.nodes.get("local", NodeTable())
-    return KeepLimits(max_age_s=node.keep_checkouts_ms / 1000, max_bytes=node.keep_checkouts_bytes)
+    return KeepLimits(
+        max_age_s=node.keep_checkouts_ms / 1000,
+        max_bytes=node.keep_checkouts_bytes,
+        max_setups_bytes=node.keep_setups_bytes,
+    )
 
 
 def with_default_model(config: Config) -> Config:

@@ -114,6 +114,8 @@ class NodeTable(Model):
     """How long the checkout of an ended run is kept that `preserve` asks for, from its last use on."""
     keep_checkouts_bytes: int = Field(default=10 << 30, ge=0)
     """What all kept checkouts may take together on disk; the oldest go first, but none of the last day."""
+    keep_setups_bytes: int = Field(default=10 << 30, ge=0)
+    """The same for all that setup commands have made; it also goes while its disk is nearly full."""
     workspaces: tuple[dict[str, Any], ...] = ()
 
 

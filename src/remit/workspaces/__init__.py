@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from remit.workspaces._secrets import read_secrets
     from remit.workspaces._service import NodeService
     from remit.workspaces._settings import DEFAULT_PROTECTED, CommandDefinition, Mount, WorkspaceSettings
+    from remit.workspaces._setups_kept import SetupsKept, setups_kept
     from remit.workspaces._shelf import Toolchain, Toolchains
     from remit.workspaces._tool_schemas import DELEGATE, strict_parameters, tools_for
     from remit.workspaces._toolchains import find_toolchains
@@ -70,6 +71,7 @@ _HOMES = {
     "Receipts": "_receipts",
     "Recovered": "_delivery",
     "SandboxUnavailable": "_failures",
+    "SetupsKept": "_setups_kept",
     "Stopped": "_command",
     "ToolCall": "_tools",
     "ToolOutcome": "_tools",
@@ -97,6 +99,7 @@ _HOMES = {
     "sandbox_fix": "_probe",
     "sandbox_notes": "_probe",
     "settle_died": "_in_place_record",
+    "setups_kept": "_setups_kept",
     "strict_parameters": "_tool_schemas",
     "tools_for": "_tool_schemas",
 }
@@ -131,6 +134,7 @@ __all__ = [
     "Recovered",
     "SandboxUnavailable",
     "SandboxWanted",
+    "SetupsKept",
     "Stopped",
     "ToolCall",
     "ToolOutcome",
@@ -156,6 +160,7 @@ __all__ = [
     "sandbox_fix",
     "sandbox_notes",
     "settle_died",
+    "setups_kept",
     "strict_parameters",
     "tools_for",
 ]

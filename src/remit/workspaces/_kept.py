@@ -9,7 +9,7 @@ from pathlib import Path
 
 from remit.workspaces.keeper._storage import remove_unless_held
 
-__all__ = ["KEPT", "KeepLimits", "collect_kept", "mark_kept"]
+__all__ = ["KEPT", "KeepLimits", "collect_kept", "mark_kept", "size_on_disk"]
 
 KEPT = "kept"
 """A file of this name in a checkout's folder says that it is kept on purpose. Its time is the last use,
@@ -27,6 +27,10 @@ class KeepLimits:
     """Seconds since a checkout was kept, or a run went on from it."""
     max_bytes: int = 10 << 30
     """What all of them may take together on disk; the oldest go first, but none of the last day."""
+    max_setups_bytes: int = 10 << 30
+    """What all that setup commands have made may take together on disk; the same."""
+    min_free_bytes: int = 2 << 30
+    """While its disk has less free, what setup commands have made goes too."""
 
 
 def mark_kept(folder: Path) -> None:
@@ -59,14 +63,15 @@ def _size_of(marker: Path) -> int:
     """Bytes on disk of the checkout that the marker lies in."""
     with suppress(ValueError):
         return int(marker.read_text())
-    size = _look_at(marker.parent)
+    size = size_on_disk(marker.parent)
     used_at = marker.stat().st_mtime_ns
     marker.write_text(str(size))
     os.utime(marker, ns=(used_at, used_at))
     return size
 
 
-def _look_at(folder: Path) -> int:
+def size_on_disk(folder: Path) -> int:
+    """Bytes that a folder takes, links not followed. Blocking."""
     size = 0
     for parent, folders, names in os.walk(folder):
         for name in (*folders, *names):

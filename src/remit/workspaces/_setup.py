@@ -31,6 +31,7 @@ from remit.workspaces._continuing import read_facts_of_copy
 from remit.workspaces._masking import Masker
 from remit.workspaces._prepared import PreparedWorkspace
 from remit.workspaces._protection import matching_paths
+from remit.workspaces._setups_kept import DONE
 from remit.workspaces._shelf import Toolchain, Toolchains
 from remit.workspaces._tool_commands import find_shell, in_words
 from remit.workspaces.keeper._output import clip_text
@@ -40,7 +41,6 @@ from remit.workspaces.keeper._tree import OPAQUE_MARKS, Facts, Scan, scan_record
 __all__ = ["SetupDone", "SetupInputs", "find_setup", "run_setup", "setup_key", "with_setup_environment"]
 
 _VERSION: Final = 1
-_DONE: Final = "done.json"
 _TAIL_BYTES: Final = 4_000
 _MAX_ENTRIES: Final = 2_000_000
 _NAMED: Final = 5
@@ -134,7 +134,7 @@ def find_setup(data: Path, key: str) -> SetupDone | None:
     """What was made before under this key; it counts as used now. Blocking."""
     folder = data / "setups" / key
     try:
-        notes = tuple(str(note) for note in json.loads((folder / _DONE).read_text())["notes"])
+        notes = tuple(str(note) for note in json.loads((folder / DONE).read_text())["notes"])
         os.utime(folder)
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -226,11 +226,12 @@ def _keep(storage: Storage, workspace: PreparedWorkspace, facts: Facts | None, t
             kept.mkdir(mode=0o700, parents=True)
             carried.rename(kept / "upper")
         notes = (*_tracked_note(tracked), *_drop_secrets(making, workspace.secrets.masker))
-        (making / _DONE).write_text(json.dumps({"lines": workspace.settings.setup, "notes": notes}))
+        done = {"root": workspace.pin.root, "lines": workspace.settings.setup, "notes": notes}
+        (making / DONE).write_text(json.dumps(done))
         try:
             making.rename(target)
         except OSError:  # another process has made the same meanwhile
-            if not (target / _DONE).is_file():
+            if not (target / DONE).is_file():
                 raise
             remove_tree(making)
         return SetupDone(target, notes)

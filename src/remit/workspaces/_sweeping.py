@@ -1,4 +1,4 @@
-"""Removes what nobody needs any more under a node's data folder: once per start, by age."""
+"""Removes what nobody needs any more under a node's data folder, by age and size."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 from remit.workspaces._in_place_record import RECORD
 from remit.workspaces._kept import KEPT, KeepLimits, collect_kept
 from remit.workspaces._owner import read_owner, remove_dead_owners
+from remit.workspaces._setups_kept import collect_setups
 from remit.workspaces.keeper._storage import remove_tree, remove_unless_held
 
 __all__ = ["RUN_FOLDERS_BYTES", "sweep_node"]
@@ -48,9 +49,7 @@ def sweep_node(data: Path, now: float, *, keep: KeepLimits) -> None:
         with suppress(OSError):
             if entry.name not in living:
                 remove_tree(entry)
-    for entry in _older(data / "setups", "*", now - _UNUSED_S):
-        with suppress(OSError):
-            remove_tree(entry)
+    collect_setups(data, now, keep)
     for entry in _older(data / "facts", "*", now - _UNUSED_S):
         with suppress(OSError):
             entry.unlink()
