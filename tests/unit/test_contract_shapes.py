@@ -58,6 +58,7 @@ def test_a_run_has_the_same_keys_always() -> None:
         "estimated_max_cost_usd",
         "cancel",
         "abandoned",
+        "queue_position",
     ]
     assert list(view().to_json()) == keys
     assert list(view(terminal=Terminal.of("provider", "auth"), output="x").to_json()) == keys

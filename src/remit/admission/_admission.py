@@ -11,7 +11,7 @@ from remit.admission._decision import Admitted, Decision, Deferred, decide
 from remit.admission._permits import PermitRefused, Permits
 from remit.admission._ports import Caller, Catalog, SessionFacts
 from remit.contract import DeliveryMode, LimitRequest, Model
-from remit.errors import Draining, QueueFull
+from remit.errors import AdmissionError, Draining, QueueFull, QuotaExceeded
 from remit.primitives import Clock, Ids
 from remit.requests import ParsedRequest
 
@@ -87,7 +87,8 @@ class Admission:
             return decision
         if self._draining:
             return Deferred(error=Draining("the host takes no more work", retry_after_ms=_RETRY_AFTER_MS))
-        full = self.permits.would_refuse()
+        caller = caller or Caller()
+        full = self.permits.would_refuse(tenant=caller.tenant, share=caller.share)
         return decision if full is None else Deferred(error=queue_full(full))
 
     def consider(
@@ -113,8 +114,13 @@ class Admission:
         )
 
 
-def queue_full(refused: PermitRefused) -> QueueFull:
+def queue_full(refused: PermitRefused) -> AdmissionError:
     """The error of a refused place."""
+    if refused.of_share:
+        return QuotaExceeded(
+            f"{refused.running} runs of this key go on and {refused.queued} wait: as many as it may have",
+            retry_after_ms=_RETRY_AFTER_MS,
+        )
     return QueueFull(
         f"{refused.running} runs go on and {refused.queued} wait: as many as this host takes",
         retry_after_ms=_RETRY_AFTER_MS,

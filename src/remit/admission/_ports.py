@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from remit.admission._permits import Share
 from remit.contract import LimitRequest, RunView, WorkspaceRequest
 
 
@@ -41,6 +42,15 @@ class Caller:
     """The key's id, put on record with each run; None: the owner of the machine, in this process."""
     max_running: int | None = None
     """Runs of its key that go on at once; more of them wait. None: no bound of its own."""
+    max_queued: int | None = None
+    """Runs of its key that wait; one more is refused. None: no bound of its own."""
+
+    @property
+    def share(self) -> Share | None:
+        """What its runs have in common when places are given out; None: it came without a key."""
+        if self.key_id is None:
+            return None
+        return Share(name=self.key_id, max_running=self.max_running, max_queued=self.max_queued)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

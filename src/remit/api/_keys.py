@@ -55,6 +55,7 @@ class Identity:
             limits=LimitRequest(max_cost_usd=key.max_cost_usd),
             key_id=key.id,
             max_running=key.max_running,
+            max_queued=key.max_queued,
         )
 
     def require(self, scope: Scope) -> None:

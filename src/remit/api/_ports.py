@@ -182,6 +182,10 @@ class ServedHost(Protocol):
         """
         ...
 
+    def placed(self, run: RunView, *, tenant: str) -> RunView:
+        """The run, with its place among its tenant's waiting ones where it waits here."""
+        ...
+
     async def wait_ended(self, run_id: str, *, tenant: str, wait_ms: int) -> None:
         """Return once the run's terminal is durable, or the time has run out."""
         ...

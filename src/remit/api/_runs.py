@@ -80,6 +80,7 @@ async def _create(call: Call) -> Answer:
         await call.host.wait_ended(view.id, tenant=call.tenant, wait_ms=query.wait_ms)
         view = await _view_of(call, view.id)
         status = status if view.status.ended else 202
+    view = call.host.placed(view, tenant=call.tenant)
     return json_answer(view, status, {"Location": f"/api/v1/runs/{view.id}", "X-Remit-Run-Id": view.id})
 
 
@@ -130,7 +131,8 @@ async def _list(call: Call) -> Answer:
 
 
 async def _newest(call: Call, view: RunView) -> RunView:
-    return await read_newest_view(call.host.store, view, tenant=call.tenant)
+    newest = await read_newest_view(call.host.store, view, tenant=call.tenant)
+    return call.host.placed(newest, tenant=call.tenant)
 
 
 async def _read(call: Call) -> Answer:

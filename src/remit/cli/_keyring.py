@@ -33,6 +33,7 @@ def create_key(
     bindings: str | None,
     max_cost: str | None,
     max_running: int | None,
+    max_queued: int | None,
     expires: str | None,
 ) -> int:
     """Make a key and print it.
@@ -51,6 +52,7 @@ def create_key(
         "bindings": None if bindings is None else _words(bindings),
         "max_cost_usd": max_cost,
         "max_running": max_running,
+        "max_queued": max_queued,
         "created_at": now,
         "expires_at": None if expires is None else now + timedelta(milliseconds=parse_duration_ms(expires)),
     }
@@ -103,6 +105,7 @@ def revoke_key(name: str, *, tenant: str) -> int:
 def _cells(key: ApiKey) -> tuple[str, ...]:
     limits = [f"{key.max_cost_usd} USD a run"] if key.max_cost_usd is not None else []
     limits += [f"{key.max_running} at once"] if key.max_running is not None else []
+    limits += [f"{key.max_queued} waiting"] if key.max_queued is not None else []
     return (
         key.name,
         key.tenant,

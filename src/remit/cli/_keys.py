@@ -29,6 +29,7 @@ def keys() -> None:
 @click.option("--bindings", metavar="LIST", help="The bindings that it may use. Default: all.")
 @click.option("--max-cost", metavar="USD", help="What each of its runs may cost at most.")
 @click.option("--max-running", type=int, metavar="N", help="Its runs that go on at once; more of them wait.")
+@click.option("--max-queued", type=int, metavar="N", help="Its runs that wait; one more is refused.")
 @click.option("--expires", metavar="TIME", help="When it ends: 90d, 12h. Default: never.")
 def create(
     name: str,
@@ -37,6 +38,7 @@ def create(
     bindings: str | None,
     max_cost: str | None,
     max_running: int | None,
+    max_queued: int | None,
     expires: str | None,
 ) -> int:
     """Replaced by the text above."""
@@ -49,6 +51,7 @@ def create(
         bindings=bindings,
         max_cost=max_cost,
         max_running=max_running,
+        max_queued=max_queued,
         expires=expires,
     )
 

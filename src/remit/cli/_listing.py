@@ -112,7 +112,8 @@ def _status(view: RunView, *, is_alive: bool) -> Text:
         return Text(view.terminal.kind + code, style=styles.get(view.terminal.kind, "red"))
     if not is_alive:
         return Text(f"{view.status.value}, died", style="yellow")
-    return Text(view.status.value, style="cyan")
+    place = "" if view.queue_position is None else f", number {view.queue_position}"
+    return Text(view.status.value + place, style="cyan")
 
 
 def _result(view: RunView) -> str:

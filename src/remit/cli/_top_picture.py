@@ -68,6 +68,8 @@ def _head(picture: HostPicture, glyphs: Glyphs) -> Text:
 
 def _run(run: RunView, picture: HostPicture, glyphs: Glyphs) -> Text:
     word = "cancelling" if run.cancel_requested else run.status.value
+    if run.queue_position is not None:
+        word += f", number {run.queue_position} in line"
     since = run.started_at or run.created_at
     cap = run.limits.max_cost_usd
     spent = money(picture.costs.get(run.id))

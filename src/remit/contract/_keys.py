@@ -33,6 +33,8 @@ class ApiKey(Model):
     """USD that each of its runs may cost at most; None: what the bindings say."""
     max_running: int | None = Field(default=None, ge=1)
     """Its runs that go on at once; more of them wait. None: no bound of its own."""
+    max_queued: int | None = Field(default=None, ge=0)
+    """Its runs that wait for a place; one more is refused. None: no bound of its own."""
     created_at: Moment
     expires_at: Moment | None = None
     """None: never."""

@@ -62,3 +62,8 @@ class RunView(Model):
     estimated_max_cost_usd: float | None = None
     cancel: CancelReceipt | None = None
     abandoned: tuple[AbandonedWork, ...] = ()
+    queue_position: int | None = None
+    """Which of the tenant's waiting runs goes on first (1), second ...; None: it doesn't wait for a place.
+
+    It is so at the moment of the answer, and stands in no event.
+    """

@@ -13,6 +13,7 @@ from remit.contract import CancelReceipt, Delivery, DryRun, RunView, WorkKind
 from remit.errors import NotFound, PreconditionFailed
 from remit.host._by_hand import ByHand, PatchPlace, deliver_by_hand, delivery_of
 from remit.host._delivering import check_deliverable, check_discardable
+from remit.host._live_work import LiveWork, run_of_work
 from remit.host._previewing import preview
 from remit.models import PoolSettings
 from remit.node_agent import node_folder
@@ -36,9 +37,9 @@ from remit.runs import (
     name_in_host,
     split_request,
     tell_run,
-    tenant_of_name,
+    with_position,
 )
-from remit.work import Metrics, WorkSnapshot, WorkSpec
+from remit.work import Metrics
 from remit.workspaces import WorkspaceSettings
 
 if TYPE_CHECKING:
@@ -184,6 +185,10 @@ class HostDoor:
             raise NotFound(f"no run `{run_id}`", param="id")
         return stored
 
+    def placed(self, run: RunView, *, tenant: str) -> RunView:
+        """The run, with its place in the queue; see `ServedHost`."""
+        return with_position(run, self._parts.admission.permits, tenant=tenant)
+
     async def wait_ended(self, run_id: str, *, tenant: str, wait_ms: int) -> None:
         """Return once the run's terminal is durable, or the time has run out."""
         try:
@@ -323,72 +328,32 @@ class HostDoor:
 
     # ---- live work
 
+    @property
+    def _live_work(self) -> LiveWork:
+        return LiveWork(self._parts.registry)
+
     def work_page(
         self, run: RunView, *, tenant: str, after: str | None, limit: int
     ) -> tuple[tuple[WorkRow, ...], str | None]:
-        """A run's live work; see `ServedHost`.
-
-        A run's work ids are its id, or begin with it and a dot: a session's other runs lie between them.
-        """
-        session, registry = name_in_host(tenant, run.session_id), self._parts.registry
-        rows: list[WorkRow] = []
-        for snapshot in registry.snapshot(session):
-            if not _is_part(snapshot.work_id, run.id) or (after is not None and snapshot.work_id <= after):
-                continue
-            spec = registry.find_spec(session, snapshot.work_id)
-            if spec is not None:
-                rows.append(_join(snapshot, spec))
-            if len(rows) > limit:
-                return tuple(rows[:limit]), rows[limit - 1].work_id
-        return tuple(rows), None
+        """A run's live work; see `ServedHost`."""
+        return self._live_work.page(run, tenant=tenant, after=after, limit=limit)
 
     def all_work(self, *, tenant: str) -> tuple[WorkRow, ...]:
         """The live work of a tenant, by work id."""
-        rows: list[WorkRow] = []
-        for session, snapshot in self._parts.registry.active_all():
-            if tenant_of_name(session) != tenant:
-                continue
-            spec = self._parts.registry.find_spec(session, snapshot.work_id)
-            if spec is not None:
-                rows.append(_join(snapshot, spec))
-        return tuple(sorted(rows, key=lambda row: row.work_id))
+        return self._live_work.all(tenant=tenant)
 
     def cancel_work(self, work_id: str, *, tenant: str) -> WorkRow | None:
         """Flag one piece of work; see `ServedHost`. A run, or a stage of it, ends the run: `operator`."""
-        for session, snapshot in self._parts.registry.active_all():
-            if snapshot.work_id != work_id or tenant_of_name(session) != tenant:
-                continue
-            spec = self._parts.registry.find_spec(session, work_id)
-            if spec is None:
-                return None
-            row = _join(snapshot, spec)
-            self._stop(session, row, tenant)
-            return row
-        return None
-
-    def _stop(self, session: str, row: WorkRow, tenant: str) -> None:
+        found = self._live_work.find(work_id, tenant=tenant)
+        if found is None:
+            return None
+        session, row = found
         if row.kind not in _WHOLE:
             self._parts.registry.cancel(session, row.work_id)
-            return
-        run_id = row.work_id.partition(".")[0]
+            return row
         reason = f"its {row.kind} was stopped"
-        stop = TurnStop(session_id=id_of_name(session), turn_id=run_id, by="operator", reason=reason)
+        stop = TurnStop(
+            session_id=id_of_name(session), turn_id=run_of_work(work_id), by="operator", reason=reason
+        )
         self._parts.dispatcher.ask_to_stop(stop, self._context(Caller(tenant=tenant)))
-
-
-def _is_part(work_id: str, run_id: str) -> bool:
-    return work_id == run_id or work_id.startswith(f"{run_id}.")
-
-
-def _join(snapshot: WorkSnapshot, spec: WorkSpec) -> WorkRow:
-    seen = snapshot.observation
-    return WorkRow(
-        work_id=snapshot.work_id,
-        parent=spec.parent_work_id,
-        kind=snapshot.kind,
-        label=snapshot.label,
-        cancelling=snapshot.status == "cancelling",
-        stage=None if seen is None else seen.stage,
-        elapsed_ms=None if seen is None else seen.elapsed_ms,
-        cancellable=snapshot.cancellable,
-    )
+        return row

@@ -44,6 +44,7 @@ from remit.runs import (
     read_newest_view,
     split_request,
     sweep_dead_runs,
+    with_position,
 )
 from remit.work import Residencies, WorkRegistry
 
@@ -322,9 +323,11 @@ class Host:
 
     async def find_run(self, run_id: str) -> RunView | None:
         """A run as it stands now; None when there is none of that id."""
-        store = self._open_parts.store
-        stored = await store.find_run(checked_run_id(run_id))
-        return await read_newest_view(store, stored.view) if stored is not None else None
+        parts = self._open_parts
+        stored = await parts.store.find_run(checked_run_id(run_id))
+        if stored is None:
+            return None
+        return with_position(await read_newest_view(parts.store, stored.view), parts.admission.permits)
 
     def open_run(self, run_id: str) -> Run:
         """The handle of a run that was started before. Nothing is looked up: `get_run` does."""
@@ -435,6 +438,7 @@ class Host:
             dispatcher=parts.dispatcher,
             context=self._context(),
             door=self.door,
+            permits=parts.admission.permits,
         )
 
 

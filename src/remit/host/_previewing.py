@@ -42,7 +42,7 @@ async def preview(host: Host, parts: Parts, parsed: ParsedRequest, *, caller: Ca
     admitted = await parts.starter.consider(parsed, caller=caller)
     looked = _Preview(host.config, parts.prices, host.clock, admitted)
     shown: dict[str, object] = {
-        "would": _would(host, parts, admitted),
+        "would": _would(host, parts, admitted, caller),
         "run": admitted.run,
         "delivery": admitted.binding.delivery,
         "models": looked.models(),
@@ -57,12 +57,13 @@ async def preview(host: Host, parts: Parts, parsed: ParsedRequest, *, caller: Ca
     return DryRun.model_validate({**shown, "workspace": workspace})
 
 
-def _would(host: Host, parts: Parts, admitted: Admitted) -> str:
-    permits, settings = parts.admission.permits, host.config.host
-    full = permits.running >= settings.max_running
-    if host.status is not HostStatus.READY or (full and permits.queued >= settings.max_queued):
+def _would(host: Host, parts: Parts, admitted: Admitted, caller: Caller) -> str:
+    permits = parts.admission.permits
+    refused = permits.would_refuse(tenant=caller.tenant, share=caller.share)
+    if host.status is not HostStatus.READY or refused is not None:
         return "be_deferred"
-    return "wait" if full or admitted.waits_for else "start"
+    waits = admitted.waits_for or permits.would_wait(tenant=caller.tenant, share=caller.share)
+    return "wait" if waits else "start"
 
 
 @dataclass(frozen=True, slots=True)

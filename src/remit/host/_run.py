@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Final, Protocol, get_args
 
-from remit.admission import Caller
+from remit.admission import Caller, Permits
 from remit.contract import CancelReceipt, Delivery, RunView
 from remit.errors import (
     MisuseError,
@@ -31,6 +31,7 @@ from remit.runs import (
     TurnStop,
     read_newest_view,
     tell_run,
+    with_position,
 )
 
 _MAX_REASON_CHARS: Final = 1_000
@@ -62,6 +63,7 @@ class Reach:
     dispatcher: Dispatcher
     context: OperationContext
     door: Callable[[], Delivering]
+    permits: Permits
 
 
 class Delivering(Protocol):
@@ -121,7 +123,8 @@ class Run:
         stored = await self._reach().store.find_run(self.id)
         if stored is None:
             raise NotFound(f"no run `{self.id}`", run_id=self.id)
-        return await read_newest_view(self._reach().store, stored.view)
+        newest = await read_newest_view(self._reach().store, stored.view)
+        return with_position(newest, self._reach().permits)
 
     async def ended(self) -> RunView:
         """The run as it ended, however it ended. Cancellation: the wait just ends; the run goes on.

@@ -40,6 +40,7 @@ from remit.runs._operations import (
     UsageSummary,
     UsageTotals,
 )
+from remit.runs._placing import with_position
 from remit.runs._ports import (
     AttemptRow,
     BilledAttempt,
@@ -155,4 +156,5 @@ __all__ = [
     "tenant_of_name",
     "wall_clock_terminal",
     "with_newest_delivery",
+    "with_position",
 ]

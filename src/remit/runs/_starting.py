@@ -19,7 +19,6 @@ from remit.admission import (
     PermitRefused,
     SessionFacts,
     Sessions,
-    Share,
     queue_full,
 )
 from remit.contract import DeliveryMode, RunRequest
@@ -161,7 +160,9 @@ class Starter:
         permits, run_id = self.admission.permits, admitted.run.id
         name = name_in_host(caller.tenant, run_id)
         held = permits.holds(name)
-        answer = permits.ask(name, tenant=caller.tenant, share=_share_of(caller))
+        # What waits for another run takes no place from those who could go on.
+        ready = admitted.waits_for is None and admitted.interrupts is None
+        answer = permits.ask(name, tenant=caller.tenant, share=caller.share, ready=ready)
         if isinstance(answer, PermitRefused):
             return Deferred(error=queue_full(answer))
         if admitted.interrupts is not None:
@@ -202,10 +203,3 @@ class Starter:
             return False
         self.on_stop()
         return True
-
-
-def _share_of(caller: Caller) -> Share | None:
-    """The places that the runs of one key have in common."""
-    if caller.key_id is None or caller.max_running is None:
-        return None
-    return Share(name=caller.key_id, max_running=caller.max_running)

@@ -47,7 +47,7 @@ async def runs(view: View) -> Response:
     )
     return view.page(
         "runs.html",
-        runs=[stored.view for stored in found],
+        runs=[view.host.placed(stored.view, tenant=view.tenant) for stored in found],
         show=show,
         filters=[(word, f"/?{urlencode({**kept, 'show': word})}") for word in _FILTERS],
         kept=kept,

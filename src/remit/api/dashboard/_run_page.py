@@ -54,7 +54,8 @@ async def run(view: View) -> Response:
 
 
 async def _values(view: View, stored: StoredRun, story: Story) -> dict[str, Any]:
-    run, store, tenant = stored.view, view.host.store, view.tenant
+    store, tenant = view.host.store, view.tenant
+    run = view.host.placed(stored.view, tenant=tenant)
     history = await store.read_history(run.id, tenant=tenant) if run.status.ended else ()
     patch = await store.read_artifact(run.id, "patch", tenant=tenant)
     attempts = await store.read_attempts(run.id, tenant=tenant)

@@ -74,7 +74,7 @@ class ServedRuns:
         """The run as it stands now, with what was done with its patch since."""
         view = (await self._get(run_id)).view
         if not view.status.ended or view.patch is None:
-            return view
+            return self._host.placed(view, tenant=self._caller.tenant)
         history = await self._host.store.read_history(view.id, tenant=self._caller.tenant)
         return with_newest_delivery(view, history)
 
