@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from remit.cli._program import program
+from remit.cli._program import main, program
 
 
 @pytest.mark.parametrize("name", sorted(program.list_commands(click.Context(program))))
@@ -17,3 +17,13 @@ def test_what_help_tells_is_wrapped(name: str) -> None:
     with click.Context(command, info_name=name, parent=above, terminal_width=80) as context:
         told = command.get_help(context).splitlines()
     assert [line for line in told if len(line) > 80 and not line.startswith("    ")] == []
+
+
+@pytest.mark.parametrize("words", [[], ["keys"], ["bench"]], ids=" ".join)
+def test_a_groups_name_alone_shows_its_help(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Help keeps its lines where nothing was asked for; the exit code says that nothing was done."""
+    assert main(words) == 2
+    output, errors = capsys.readouterr()
+    assert not output
+    assert errors.startswith("Usage: remit")
+    assert "\nCommands:\n" in errors

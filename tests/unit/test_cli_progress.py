@@ -6,18 +6,21 @@ import io
 import logging
 import re
 from datetime import UTC, datetime, timedelta
+from typing import cast
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from remit.cli._formats import trouble_words
 from remit.cli._lines import line_of
 from remit.cli._progress import LineProgress, LiveProgress, QuietProgress, logging_to, make_progress
 from remit.cli._report import report
 from remit.cli._screen import Glyphs, console_on, glyphs_of
 from remit.cli._story import Story
 from remit.cli._tree import Tree
-from remit.contract import RunStatus
+from remit.contract import AttemptEnded, RunStatus
+from remit.errors import ProviderError
 from remit.events import Event
 from remit.primitives import SystemClock
 from remit.testing._fakes_stages import PoolReply
@@ -219,6 +222,41 @@ async def test_a_log_gets_a_line_for_each_stage_and_tool() -> None:
         "work-1: done",
         "review-1: pass",
     ]
+
+
+async def test_what_a_provider_refused_is_said_at_once() -> None:
+    """S55: a request that went wrong is a line of the log and of the tree, with what the provider said."""
+    story, lines = Story(), list[str]()
+    for event in await events_of(PoolReply(text=PLAN), refused("no")):
+        story.add(event)
+        lines += [line_of(event, story, Glyphs()) or ""]
+    (said,) = [line for line in lines if "request" in line]
+    assert said == "work-1: request 1.1 refused, auth"
+    for live in (True, False):
+        assert any("request 1.1 refused" in line for line in drawn(story, width=80, live=live)) is not live
+
+
+def test_what_a_provider_said_cant_steer_the_screen() -> None:
+    """R49: its words are shown on one line, without what a terminal would obey."""
+    ended = AttemptEnded(
+        attempt_id="a",
+        stage_id="plan",
+        round=2,
+        ordinal=3,
+        model="m:m",
+        status="cut",
+        usage=None,
+        detail="half\x1b[2J\na " + "word " * 200,
+    )
+    said = trouble_words(ended)
+    assert said.startswith("request 2.3 cut: half")
+    assert said.isprintable()
+    assert len(said) < 350
+
+
+def refused(words: str) -> PoolReply:
+    """What a provider says to a wrong key."""
+    return cast("PoolReply", ProviderError(words, reason="auth"))
 
 
 async def test_quiet_progress_says_only_what_is_wrong() -> None:

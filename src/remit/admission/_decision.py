@@ -141,7 +141,9 @@ def models_of(stage: StageBinding, catalog: Catalog) -> tuple[str, ...]:
     if stage.model is not None:
         if not catalog.is_known(stage.model):
             raise InvalidRequest(
-                f"no provider is configured for model `{stage.model}` (NAME:MODEL)", param="model"
+                f"no provider is configured for model `{stage.model}`: write NAME:MODEL, where NAME is a"
+                " provider kind (such as openai or anthropic) or a [providers.NAME] of the configuration",
+                param="model",
             )
         return (stage.model,)
     models = catalog.models_of(stage.pool or DEFAULT_POOL)

@@ -14,7 +14,10 @@ from remit.errors import RemitError
 
 
 def explain(error: Exception) -> None:
-    """Say what went wrong, in one sentence."""
+    """Say what went wrong, in one sentence; to who typed a group's name alone, what there is."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        sys.stderr.write(error.format_message() + "\n")
+        return
     say(one_line(sentence_of(error), width=2_000))
 
 

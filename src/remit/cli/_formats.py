@@ -6,7 +6,9 @@ from datetime import datetime
 from decimal import Decimal
 
 from remit.cli._words import one_line
-from remit.contract import CheckResult, RunView, Terminal
+from remit.contract import AttemptEnded, CheckResult, RunView, Terminal
+
+_SAID_CHARS = 300
 
 
 def duration(ms: float) -> str:
@@ -118,6 +120,13 @@ def delivery_words(view: RunView) -> str:
             return "discarded"
         case _:
             return "not applied"
+
+
+def trouble_words(ended: AttemptEnded) -> str:
+    """A request that wasn't completed: which one, how it ended, and what the provider said (untrusted)."""
+    code = f", {ended.code}" if ended.code else ""
+    said = f": {one_line(ended.detail, width=_SAID_CHARS)}" if ended.detail else ""
+    return f"request {ended.round}.{ended.ordinal} {ended.status}{code}{said}"
 
 
 def label_of(name: str, label: str, *, width: int) -> str:

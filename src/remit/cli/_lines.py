@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from remit.cli._formats import between_ms, check_words, count, duration, exit_words, label_of
+from remit.cli._formats import between_ms, check_words, count, duration, exit_words, label_of, trouble_words
 from remit.cli._screen import Glyphs
 from remit.cli._story import StageStory, Story
-from remit.contract import CheckCompleted, LimitWarning, StageCompleted, StageFailed, ToolCompleted
+from remit.contract import (
+    AttemptEnded,
+    CheckCompleted,
+    LimitWarning,
+    StageCompleted,
+    StageFailed,
+    ToolCompleted,
+)
 from remit.events import EPHEMERAL_TYPES, Event, payload_of
 
 _LABEL_CHARS = 100
@@ -18,6 +25,10 @@ def line_of(event: Event, story: Story, glyphs: Glyphs) -> str | None:
     match payload_of(event):
         case ToolCompleted() as done:
             return _tool_line(done, story)
+        case AttemptEnded() as ended:
+            stage = story.find_stage(ended.stage_id)
+            words = trouble_words(stage.trouble) if stage is not None and stage.trouble is not None else None
+            return f"{ended.stage_id}: {words}" if words is not None else None
         case StageCompleted() | StageFailed() as ended:
             stage = story.find_stage(ended.stage_id)
             return _stage_line(stage) if stage is not None else None

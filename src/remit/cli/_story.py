@@ -116,6 +116,12 @@ class StageStory:
         last = self.attempts[-1] if self.attempts else None
         return last if last is not None and last.ended is None else None
 
+    @property
+    def trouble(self) -> AttemptEnded | None:
+        """The last request's end, where it went wrong and none has followed."""
+        ended = self.attempts[-1].ended if self.attempts else None
+        return None if ended is None or ended.status in ("completed", "cancelled") else ended
+
 
 @dataclass(slots=True)
 class Story:

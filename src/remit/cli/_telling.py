@@ -11,7 +11,7 @@ from rich.text import Text
 
 from remit.cli._diff import files_of, stat_lines
 from remit.cli._finding import RunReader, find_run, open_reader
-from remit.cli._formats import between_ms, duration, money
+from remit.cli._formats import between_ms, duration, money, trouble_words
 from remit.cli._report import checks_table, facts_table, headline, receipt_table
 from remit.cli._screen import Glyphs, Results, console_on, glyphs_of
 from remit.cli._story import StageStory, Story
@@ -162,8 +162,7 @@ def _troubles(attempts: tuple[AttemptRow, ...]) -> Iterator[RenderableType]:
         ended = row.ended
         assert ended is not None
         cost = "" if ended.cost_micros is None else f", {money(ended.cost_micros / 1_000_000)}"
-        why = one_line(f"{ended.code or ''} {ended.detail or ''}", width=300)
-        yield _indented(f"{ended.stage_id} round {ended.round}.{ended.ordinal}: {ended.status}{cost} {why}")
+        yield _indented(f"{ended.stage_id}: {trouble_words(ended)}{cost}")
 
 
 def _later(history: tuple[HistoryEntry, ...]) -> Iterator[RenderableType]:

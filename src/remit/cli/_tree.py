@@ -9,7 +9,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.text import Text
 
-from remit.cli._formats import between_ms, count, duration, label_of, money, tokens
+from remit.cli._formats import between_ms, count, duration, label_of, money, tokens, trouble_words
 from remit.cli._screen import Glyphs
 from remit.cli._story import CallStory, StageStory, Story
 from remit.cli._words import one_line
@@ -138,7 +138,7 @@ class Tree:
         return Text()
 
     def _inside(self, stage: StageStory, rail: str, width: int, room: int | None) -> Iterator[Text]:
-        asking = self._asking(stage) if self._live else None
+        asking = self._asking(stage)
         calls = stage.calls
         shown = calls if room is None else calls[-max(1, room) :]
         hidden = len(calls) - len(shown)
@@ -175,9 +175,10 @@ class Tree:
         return ", ".join(parts)
 
     def _asking(self, stage: StageStory) -> Text | None:
-        attempt = stage.asking
+        """The request in flight, or the one that went wrong and that nothing has followed yet."""
+        attempt = stage.asking if self._live else None
         if attempt is None:
-            return None
+            return Text(trouble_words(stage.trouble), style="yellow") if stage.trouble is not None else None
         waited = duration(between_ms(attempt.started_at, self._now))
         heard = one_line(stage.heard, width=60)
         said = f"  {heard}" if heard and not heard.startswith(("{", "```")) else ""
