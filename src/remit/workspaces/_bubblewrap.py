@@ -111,9 +111,9 @@ def view_options(view: SandboxView) -> tuple[str, ...]:
     """Bubblewrap's options for every command of the checkout; the order matters, later ones cover."""
     options = [*_ALWAYS, *_system(), "--ro-bind", str(view.etc), "/etc"]
     options += [*_proc(), "--dev", "/dev"]
-    options += ["--size", str(view.shared_memory_bytes), "--perms", "1777", "--tmpfs", "/dev/shm"]  # noqa: S108
+    options += ["--size", str(view.shared_memory_bytes), "--perms", "1777", "--tmpfs", "/dev/shm"]  # noqa: S108  the view's own
     options += ["--bind", str(view.storage / "scratch"), "/tmp"]  # noqa: S108  the checkout's own
-    options += ["--symlink", "../tmp", "/var/tmp"]  # noqa: S108
+    options += ["--symlink", "../tmp", "/var/tmp"]  # noqa: S108  the view's own
     options += ["--bind", str(view.storage / "home"), str(view.home)]
     for folder in sorted(view.read_only, key=lambda path: len(path.parts)):
         options += ["--ro-bind", str(folder), str(folder)]

@@ -60,7 +60,7 @@ async def build_commit_store(git: Git, *, repository: Repository, commit: str, f
 
     Cancellation: nothing is left at `folder`.
     """
-    if folder.is_dir():  # noqa: ASYNC240
+    if folder.is_dir():  # noqa: ASYNC240  one look, microseconds
         os.utime(folder)
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)

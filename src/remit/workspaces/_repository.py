@@ -174,7 +174,7 @@ def _find_git_folders(root: Path) -> tuple[Path, Path]:
 
 async def read_settings(git: Git, config: Path, *, known: KnownBases | None = None) -> dict[str, str]:
     """A config file as data: `section.key` to value, no includes followed; empty where there is none."""
-    if not os.path.isfile(config) or not os.access(config, os.R_OK):  # noqa: ASYNC240
+    if not os.path.isfile(config) or not os.access(config, os.R_OK):  # noqa: ASYNC240  two looks
         return {}
     remembered = known.find_settings(config) if known is not None else None
     if remembered is not None:

@@ -93,7 +93,7 @@ def plan_checkout(request: CheckoutRequest, *, probe: Probe, sandbox: SandboxLev
         environment=_environment(
             request,
             home=home,
-            scratch=storage / "scratch" if sandbox == "landlock" else Path("/tmp"),  # noqa: S108
+            scratch=storage / "scratch" if sandbox == "landlock" else Path("/tmp"),  # noqa: S108  the view's
         ),
         limits=request.limits,
     )

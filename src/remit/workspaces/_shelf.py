@@ -39,7 +39,7 @@ _TOO_BROAD: Final = frozenset(
     Path(name)
     for name in (
         *("/", "/home", "/root", "/Users", "/etc", "/proc", "/sys", "/dev", "/run", "/var", "/var/lib"),
-        *("/tmp", "/var/tmp", "/mnt", "/media", "/srv", "/opt", "/boot", "/data"),  # noqa: S108
+        *("/tmp", "/var/tmp", "/mnt", "/media", "/srv", "/opt", "/boot", "/data"),  # noqa: S108  names only
     )
 )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, cast
 
 from remit.api.dialects import Conversation, list_at, object_at, text_at
 from remit.errors import InvalidRequest
@@ -62,12 +63,12 @@ def _text_of_part(part: Any, param: str) -> str | None:
 
 
 def _image_url(part: Any, param: str) -> str:
-    url = part.get("image_url")
+    url: Any = part.get("image_url")
     if isinstance(url, dict):
-        url = url.get("url")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        url = cast("Mapping[str, Any]", url).get("url")
     if url is None and part.get("file_id") is not None:
         raise InvalidRequest("files of the vendor's aren't known here: send the picture itself", param=param)
-    return text_at(url, f"{param}.image_url")  # pyright: ignore[reportUnknownArgumentType]
+    return text_at(url, f"{param}.image_url")
 
 
 def _unknown_part(part: Any, param: str) -> InvalidRequest:

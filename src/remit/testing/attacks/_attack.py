@@ -8,7 +8,7 @@ the world that they are tried in.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 Evidence = Literal[
     "says", "outside_file", "victim_file", "root_file", "tool_file", "victim_dead", "heard", "daemon"
@@ -50,11 +50,11 @@ def breach(*details):
 """
 
 
-def sh(name: str, script: str, **options: object) -> Attack:
+def sh(name: str, script: str, **options: Any) -> Attack:
     """An attack in a shell."""
-    return Attack(name=name, script=script, **options)  # type: ignore[arg-type]
+    return Attack(name=name, script=script, **options)
 
 
-def py(name: str, script: str, **options: object) -> Attack:
+def py(name: str, script: str, **options: Any) -> Attack:
     """An attack in Python, with a few words for system calls."""
-    return Attack(name=name, script=_LIBC + script, language="python", **options)  # type: ignore[arg-type]
+    return Attack(name=name, script=_LIBC + script, language="python", **options)

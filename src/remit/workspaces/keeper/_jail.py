@@ -181,7 +181,7 @@ class Jail:
             self._open_gate()
             return
         # Later: few commands need it, and every keeper would pay for what it imports.
-        from remit.workspaces.keeper._proxy import ProxyProcess  # noqa: PLC0415
+        from remit.workspaces.keeper._proxy import ProxyProcess  # noqa: PLC0415  see above
 
         self._proxy = ProxyProcess(self._loop, self._order.hosts)
         self._proxy.start(self._init_pid, when_ready=self._proxy_ready)
