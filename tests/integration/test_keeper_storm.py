@@ -88,7 +88,8 @@ async def test_stop_at_once_after_the_start(tmp_path: Path) -> None:
             async with asyncio.TaskGroup() as group:
                 running = group.create_task(run(checkout, f"sleep {number}"))
                 await asyncio.sleep(turn * 0.0007)
-                await checkout.stop(grace_ms=0)
+                for stopped in await checkout.stop(grace_ms=0):
+                    assert stopped.pids, "whatever was stopped had a process"
                 await asyncio.sleep(0)
                 if not running.done():
                     await checkout.stop(grace_ms=0)

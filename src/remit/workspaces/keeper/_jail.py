@@ -269,10 +269,13 @@ class Jail:
         self._loop.after(delay_s, lambda: self._end_when_told(min(_LOOK_SLOWLY_S, delay_s * 2)))
 
     def pids(self) -> tuple[int, ...]:
-        """Every process inside that runs now."""
-        if not self._init_pid or self._init_gone:
+        """Every process inside that runs now; before there is an inside, bubblewrap's own."""
+        if not self._init_pid:
+            return (self._monitor.pid,) if self._monitor is not None else ()
+        if self._init_gone:
             return ()
-        return tuple(process.pid for process in _processes.descendants_of(self._init_pid))
+        inside = tuple(process.pid for process in _processes.descendants_of(self._init_pid))
+        return inside or (self._init_pid,)
 
     def ask_to_end(self) -> None:
         """TERM to the command, to those in its process group, and to what was orphaned to init."""
