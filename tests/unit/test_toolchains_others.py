@@ -302,3 +302,31 @@ def test_credential_file_in_a_shown_folder_is_covered(
     found = layout.find(tool / "bin")
     assert tool in found.read_only
     assert (tool / name in found.masked) is covered
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        *("lib/node_modules/npm/bin/npm-cli.js", "lib/rustlib/x", "lib/jvm.cfg", "jre/lib/rt.jar"),
+        *("boot/plexus-classworlds-2.8.0.jar", "lib/gradle-launcher-8.jar", "lib/ruby/x", "pkg/tool/x"),
+    ],
+)
+@pytest.mark.parametrize("where", ["home", "elsewhere"])
+def test_an_unpacked_tool_on_path_is_shown_whole(layout: Layout, mark: str, where: str) -> None:
+    """Its programs are nothing without what lies beside them, in whatever folder somebody has unpacked it."""
+    tool = (layout.home if where == "home" else layout.base) / "tools" / "some-1.2"
+    for name in ("bin/program", mark):
+        (tool / name).parent.mkdir(parents=True, exist_ok=True)
+        (tool / name).touch(mode=0o755)
+    found = layout.find(tool / "bin")
+    assert tool in found.read_only
+    assert str(tool / "bin") in found.path
+
+
+def test_a_project_with_programs_of_its_own_isnt_shown_whole(layout: Layout) -> None:
+    """R36: a `bin` in a home folder shows itself alone where nothing says that it is a tool's."""
+    project = layout.home / "other"
+    for name in ("bin/deploy", "lib/code.py", "secrets.txt"):
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).touch()
+    assert layout.find(project / "bin").read_only == (project / "bin",)

@@ -293,6 +293,16 @@ def test_remits_own_environment_is_not_taken_for_the_workspaces(layout: Layout) 
     assert found.environment["VIRTUAL_ENV"] == str(layout.root / ".venv")
 
 
+def test_remits_own_environment_on_path_works(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who installs Remit beside pytest has one environment on PATH: shown with its interpreter."""
+    base = layout.interpreter(layout.base / "versions" / "3.12")
+    own = layout.environment(layout.base / "own", interpreter=base)
+    monkeypatch.setattr(sys, "prefix", str(own))
+    found = layout.find(own / "bin")
+    assert set(found.read_only) == {own, base}
+    assert found.path[0] == str(own / "bin")
+
+
 def test_folders_that_cant_be_read_are_left_out(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
     """R55: PATH and the like may name another user's folders, as after `su`: they are no reason to fail."""
     closed = layout.base / "closed"
@@ -316,3 +326,34 @@ def test_folders_that_cant_be_read_are_left_out(layout: Layout, monkeypatch: pyt
         closed / "bin", closed / "shims", **{name: str(closed / folder) for name, folder in where.items()}
     )
     assert not [item for item in found.items if item.folder.is_relative_to(closed)]
+
+
+def test_links_and_scripts_on_path_bring_what_they_need(layout: Layout) -> None:
+    """`~/bin` of many tools: each link's installation, at every hop, and each script's interpreter."""
+    programs = layout.home / "bin"
+    programs.mkdir()
+    base = layout.interpreter(layout.base / "python")
+    venv = layout.environment(layout.base / "envs" / "one", interpreter=base)
+    scripted = layout.environment(layout.base / "envs" / "two", interpreter=base)
+    jdk, go, node = (layout.home / "sdk" / name for name in ("jdk", "go", "node"))
+    modules = layout.home / ".local" / "lib" / "node_modules"
+    for name in (
+        *(jdk / "bin/java", jdk / "lib/jvm.cfg", go / "bin/go", go / "VERSION", go / "src/x"),
+        *(node / "bin/node", node / "lib/node_modules/npm/bin/npm-cli.js", modules / "tool/cli.js"),
+        *(layout.home / "private/tool.sh", layout.home / "private/key"),
+    ):
+        name.parent.mkdir(parents=True, exist_ok=True)
+        name.touch(mode=0o755)
+    (programs / "python3").symlink_to(venv / "bin" / "python3")
+    (programs / "java").symlink_to("../sdk/jdk/bin/java")
+    (programs / "go").symlink_to(go / "bin" / "go")
+    (programs / "npm").symlink_to(node / "lib/node_modules/npm/bin/npm-cli.js")
+    (programs / "tool").symlink_to(modules / "tool/cli.js")
+    (programs / "own").symlink_to(layout.home / "private/tool.sh")
+    (programs / "loop").symlink_to(programs / "loop")
+    (programs / "pytest").write_text(f"#!{scripted}/bin/python3 -s\nimport pytest\n")
+    (programs / "env").write_text("#!/usr/bin/env python3\n")
+    (programs / "blob").write_bytes(b"#!" + bytes(range(256)) * 8)
+    os.mkfifo(programs / "pipe")
+    shown = set(layout.find(programs).read_only)
+    assert shown == {programs, base, venv, scripted, jdk, go, node / "lib/node_modules", modules}

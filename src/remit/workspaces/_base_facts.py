@@ -56,7 +56,7 @@ async def find_facts(
     if checks is None:
 
         async def can_import(module: str, folder: str) -> str | None:
-            return await _can_import(checkout, module, folder)
+            return await _can_import(checkout, module, folder, workspace.toolchains)
 
         async def has_program(name: str, folder: str) -> bool:
             return await _has_program(checkout, name, folder)
@@ -112,13 +112,22 @@ async def _missing_hosts(settings: WorkspaceSettings) -> tuple[str, ...]:
     return tuple(said for task in tasks if (said := task.result()) is not None)
 
 
-async def _can_import(checkout: Checkout, module: str, folder: str) -> str | None:
+async def _can_import(checkout: Checkout, module: str, folder: str, toolchains: Toolchains) -> str | None:
     result = await checkout.run(_probe(("python3", "-c", f"import {module}"), cwd=folder))
     if result.status == "failed_to_start":
         return f"python3 can't be started: {result.message or 'it is missing'}"
     if result.exit_code == 0:
         return None
-    return f"python3 has no module {module} in the sandbox; install it in the project's environment"
+    advice = _unseen_environment(toolchains) or "install it in the project's environment"
+    return f"python3 has no module {module} in the sandbox; {advice}"
+
+
+def _unseen_environment(toolchains: Toolchains) -> str | None:
+    """Which virtual environment commands don't see, and why: what is missing may be in it."""
+    for refused in toolchains.refused:
+        if os.path.isfile(refused.folder / "pyvenv.cfg"):
+            return f"{refused.folder} isn't shown, since {refused.reason}"
+    return None
 
 
 async def _has_program(checkout: Checkout, name: str, folder: str) -> bool:

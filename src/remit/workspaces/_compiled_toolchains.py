@@ -70,6 +70,7 @@ def _rust_wanted(root: Path, environ: Mapping[str, str], rustup: Path) -> str:
 def find_go(shelf: Shelf, *, environ: Mapping[str, str], folders: Sequence[Path]) -> None:
     """Shows Go's own folder, which `bin` alone is nothing without, and the modules that were downloaded."""
     roots = [_folder(environ, "GOROOT", Path("/nowhere")), *(f.parent for f in folders if f.name == "bin")]
+    roots += [Path(os.path.realpath(folder / "go")).parent.parent for folder in folders]
     for root in dict.fromkeys(roots):
         if _is_go(root) and shelf.show(root, kind="go", why="Go's own folder"):
             shelf.add_to_path(root / "bin")

@@ -14,7 +14,14 @@ from urllib.parse import unquote, urlsplit
 
 from remit.workspaces._shelf import Shelf
 
-__all__ = ["find_python", "finish_python", "show_path_folder", "show_pyenv_folder"]
+__all__ = [
+    "find_python",
+    "finish_python",
+    "is_python_prefix",
+    "show_environment",
+    "show_interpreter",
+    "show_pyenv_folder",
+]
 
 _IN_TREE: Final = (".venv", "venv", "env", ".env")
 _MAX_FILES: Final = 2_000
@@ -36,7 +43,7 @@ def find_python(
         executables: Programs that the settings name.
     """
     for number, (folder, why) in enumerate(_environments(shelf, environ, folders, executables)):
-        _show_environment(shelf, folder, why=why)
+        show_environment(shelf, folder, why=why)
         if number == 0:
             shelf.add_to_path(folder / "bin")
             shelf.environment["VIRTUAL_ENV"] = str(folder)
@@ -56,7 +63,7 @@ def finish_python(shelf: Shelf) -> None:
     if "VIRTUAL_ENV" not in shelf.environment:
         _show_user_site(shelf)
     if not shutil.which("python3", path=":".join([*shelf.path, "/usr/local/bin", "/usr/bin", "/bin"])):
-        _show_interpreter(shelf, Path(sys.base_prefix) / "bin", why="the interpreter that Remit runs on")
+        show_interpreter(shelf, Path(sys.base_prefix) / "bin", why="the interpreter that Remit runs on")
         shelf.add_to_path(Path(sys.base_prefix) / "bin")
 
 
@@ -100,10 +107,11 @@ def _candidates(
         yield own, "it has the workspace installed"
 
 
-def _show_environment(shelf: Shelf, folder: Path, *, why: str) -> None:
+def show_environment(shelf: Shelf, folder: Path, *, why: str) -> None:
+    """Shows a virtual environment, its interpreter, and what is installed in place in it."""
     shelf.show(folder, kind="venv", why=why)
     for home in _homes_of(folder):
-        _show_interpreter(shelf, home, why=f"the interpreter of {folder}")
+        show_interpreter(shelf, home, why=f"the interpreter of {folder}")
     for target in sorted(_editable_targets(folder)):
         if not target.is_relative_to(shelf.root):
             shelf.show(target, kind="editable", why=f"installed in place in {folder}")
@@ -125,16 +133,16 @@ def _homes_of(folder: Path) -> Iterator[Path]:
                 yield link.parent
 
 
-def _show_interpreter(shelf: Shelf, home: Path, *, why: str) -> None:
+def show_interpreter(shelf: Shelf, home: Path, *, why: str) -> None:
     """Shows the installation that a `bin` folder belongs to, or the folder alone where that is too much."""
     prefix = home.parent if home.name == "bin" else home
-    if not _is_python_prefix(prefix) or not shelf.show(prefix, kind="interpreter", why=why):
+    if not is_python_prefix(prefix) or not shelf.show(prefix, kind="interpreter", why=why):
         shelf.show(home, kind="interpreter", why=why)
         return
     for part in _linked_parts(prefix):
         target = Path(os.path.realpath(part))
         installation = target.parent.parent if target.parent.name in ("bin", "lib", "lib64") else target
-        if _is_python_prefix(installation):
+        if is_python_prefix(installation):
             shelf.show(installation, kind="interpreter", why=f"{part} leads there")
         elif os.path.isdir(target):
             shelf.show(target, kind="interpreter", why=f"{part} leads there")
@@ -150,7 +158,8 @@ def _linked_parts(prefix: Path) -> Iterator[Path]:
                 yield part
 
 
-def _is_python_prefix(folder: Path) -> bool:
+def is_python_prefix(folder: Path) -> bool:
+    """Whether Python's own library lies there."""
     return any((folder / "lib").glob("python3*")) or any((folder / "lib64").glob("python3*"))
 
 
@@ -194,7 +203,7 @@ def _folder_of(text: str) -> set[Path]:
     return {Path(unquote(url.path))}
 
 
-# ---- pyenv, conda, the rest of PATH
+# ---- pyenv, conda
 
 
 def _show_pyenv(shelf: Shelf, pyenv: Path, environ: Mapping[str, str]) -> None:
@@ -202,7 +211,7 @@ def _show_pyenv(shelf: Shelf, pyenv: Path, environ: Mapping[str, str]) -> None:
     for version in _pyenv_versions(shelf.root, pyenv, environ):
         folder = pyenv / "versions" / version
         if os.path.isfile(folder / "pyvenv.cfg"):
-            _show_environment(shelf, folder, why=f"pyenv version {version}")
+            show_environment(shelf, folder, why=f"pyenv version {version}")
         elif not shelf.show(folder, kind="pyenv", why=f"pyenv version {version}"):
             continue
         shelf.add_to_path(folder / "bin")
@@ -259,50 +268,6 @@ def _conda_roots(shelf: Shelf, environ: Mapping[str, str]) -> Iterator[Path]:
     for name in ("miniconda3", "anaconda3", "miniforge3", "mambaforge", "micromamba", ".conda"):
         yield shelf.home / name
     yield Path("/opt/conda")
-
-
-def show_path_folder(shelf: Shelf, folder: Path, *, why: str) -> None:
-    """Shows a folder of programs, with the installation around it where that is plainly one of its own."""
-    if not os.path.isdir(folder):
-        return
-    prefix = folder.parent
-    whole = folder.name in ("bin", "sbin", "Scripts") and not _is_shared(shelf, prefix)
-    if whole and (_is_python_prefix(prefix) or _is_managed(prefix) or _is_installation(shelf, prefix)):
-        shown = shelf.show(prefix, kind="path", why=why)
-    else:
-        shown = shelf.show(folder, kind="path", why=why)
-        _show_link_targets(shelf, folder)
-    if shown:
-        shelf.add_to_path(folder)
-
-
-def _is_shared(shelf: Shelf, prefix: Path) -> bool:
-    """Whether a folder around `bin` holds more than one tool: a home folder, or `.local` in it."""
-    return prefix in (shelf.home, shelf.home / ".local") or shelf.home.is_relative_to(prefix)
-
-
-def _is_managed(prefix: Path) -> bool:
-    """Whether mise or asdf have installed it: `…/installs/TOOL/VERSION`."""
-    return prefix.parent.parent.name == "installs"
-
-
-def _is_installation(shelf: Shelf, prefix: Path) -> bool:
-    # In a home folder only what is known to be an installation; elsewhere what looks like one.
-    if prefix.is_relative_to(shelf.home):
-        return False
-    return any(os.path.isdir(prefix / name) for name in ("lib", "lib64", "libexec", "share", "include"))
-
-
-def _show_link_targets(shelf: Shelf, folder: Path) -> None:
-    """`~/.local/bin` holds links to programs in environments of their own (pipx, uv): show those."""
-    for number, entry in enumerate(_entries(folder)):
-        if number >= _MAX_FILES:
-            return
-        if not entry.is_symlink():
-            continue
-        environment = Path(os.path.realpath(entry)).parent.parent
-        if os.path.isfile(environment / "pyvenv.cfg") and environment != Path(sys.prefix):
-            _show_environment(shelf, environment, why=f"{entry} leads there")
 
 
 def _show_user_site(shelf: Shelf) -> None:

@@ -111,7 +111,7 @@ class Shelf:
             return False
         seen = True
         for path in dict.fromkeys((folder, Path(os.path.realpath(folder)))):
-            if self._is_visible(path):
+            if self.is_visible(path):
                 continue
             reason = self._reason_against(path)
             if reason is not None:
@@ -125,7 +125,7 @@ class Shelf:
 
     def show_cache(self, folder: Path, *, why: str) -> None:
         """Shows a folder of downloads: copy-on-write inside the home folder, read-only elsewhere."""
-        if not os.path.isdir(folder) or folder.is_symlink() or self._is_visible(folder):
+        if not os.path.isdir(folder) or folder.is_symlink() or self.is_visible(folder):
             return
         inside = folder.is_relative_to(self.home) and folder == Path(os.path.realpath(folder))
         if self.show(folder, kind="cache", why=why) and inside:
@@ -136,7 +136,8 @@ class Shelf:
         if str(folder) not in self.path:
             self.path.append(str(folder))
 
-    def _is_visible(self, path: Path) -> bool:
+    def is_visible(self, path: Path) -> bool:
+        """Whether commands see what lies there: it is the system's, the tree's, or shown."""
         if path.is_relative_to(self.root) or any(path.is_relative_to(part) for part in SYSTEM_FOLDERS):
             return True
         return any(path.is_relative_to(item.folder) for item in self._items)

@@ -10,12 +10,8 @@ from typing import Literal
 from remit.workspaces._bubblewrap import SYSTEM_FOLDERS, SYSTEM_PATH
 from remit.workspaces._compiled_toolchains import find_go, find_java, find_rust
 from remit.workspaces._node_toolchains import find_node, show_node_folder
-from remit.workspaces._python_toolchains import (
-    find_python,
-    finish_python,
-    show_path_folder,
-    show_pyenv_folder,
-)
+from remit.workspaces._path_folders import show_path_folder
+from remit.workspaces._python_toolchains import find_python, finish_python, show_pyenv_folder
 from remit.workspaces._settings import Mount
 from remit.workspaces._shelf import Refused, Shelf, Toolchain, Toolchains
 
