@@ -9,6 +9,7 @@
     │   ├── MethodNotAllowed, UnsupportedMedia, UnknownHost, TooSlow     what HTTP has words of its own for
     │   ├── ConfigError             a setting is wrong; names the line or the dotted path
     │   ├── PriceUnknown            a money cap, and a model nobody priced
+    │   ├── CapSpent                the key has spent all that it may
     │   ├── PayloadTooLarge         bigger than the stated bound
     │   ├── NotFound                no such run, binding, workspace (or not yours)
     │   ├── IdempotencyConflict     the same key, another body
@@ -48,6 +49,7 @@ from typing import Any, ClassVar
 __all__ = [
     "AdmissionError",
     "AlreadyDecided",
+    "CapSpent",
     "ConfigError",
     "Draining",
     "Forbidden",
@@ -208,6 +210,13 @@ class PriceUnknown(RequestError):
 
     code = "price_unknown"
     status = 422
+
+
+class CapSpent(RequestError):
+    """The key has spent what all its runs together may cost."""
+
+    code = "cap_spent"
+    status = 402
 
 
 class PayloadTooLarge(RequestError):

@@ -309,6 +309,16 @@ def test_money_cap_needs_a_price_for_every_model() -> None:
     assert _admitted({"limits": {"max_cost_usd": 1}})
 
 
+def test_cap_of_a_key_needs_prices_whatever_caps_tokens() -> None:
+    """R23: the caller can't put a cap of one run's tokens in the place of what the key may spend."""
+    mixed = {"reviewed": REVIEWED.model_copy(update={"review": StageBinding(pool="mixed")})}
+    caller = Caller(key_id="key_1", limits=LimitRequest(max_cost_usd=Decimal(1)))
+    error = _rejected({"limits": {"max_total_tokens": 1_000}}, bindings=mixed, caller=caller)
+    assert isinstance(error, PriceUnknown)
+    assert "of the key" in error.message
+    assert "max_total_tokens" not in error.message
+
+
 def test_price_of_a_stage_that_does_not_run_is_not_asked_for() -> None:
     """R23: profile direct never asks the reviewer."""
     binding = DIRECT.model_copy(update={"review": StageBinding(pool="mixed")})

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from remit.contract import AttemptUsage, Limits
+from remit.contract import AttemptUsage, LimitRequest, Limits
 from remit.errors import LimitReached, MisuseError
 from remit.usage import Budget, Price, PriceTier, Spent
 
@@ -55,6 +55,22 @@ def test_parallel_calls_cannot_slip_past_together() -> None:
     budget.settle(first, _used(900, 100))
     again = budget.reserve(input_estimate=1_500, max_output=3_000, price=None)
     assert again.max_output_tokens == 3_000
+
+
+def test_runs_of_one_key_share_its_cap() -> None:
+    """R24: a budget above those of two runs bounds them together, begins where it was, and says whose."""
+    key = Budget(LimitRequest(max_cost_usd=Decimal("0.1")), spent=Spent(cost_micros=60_000), whose="key `ci`")
+    first, second = Budget(Limits(), parent=key), Budget(Limits(max_cost_usd=Decimal(5)), parent=key)
+    held = first.reserve(input_estimate=0, max_output=3_000, price=PRICE)
+    assert held.micros == 30_000
+    with pytest.raises(
+        LimitReached, match=r"max_cost_usd of key `ci` to 0\.10024, and the limit is 0\.1"
+    ) as caught:
+        second.reserve(input_estimate=0, max_output=3_000, price=PRICE)
+    assert (caught.value.limit_code, caught.value.fields["cap"]) == ("cost", 0.1)
+    first.settle(held, _used(0, 100))
+    assert (key.subtree.cost_micros, key.reserved) == (61_000, Spent())
+    assert second.reserve(input_estimate=0, max_output=5_000, price=PRICE).max_output_tokens == 3_900
 
 
 def test_output_bound_is_lowered_to_what_still_fits() -> None:

@@ -99,7 +99,7 @@ def decide(
         _check_models(binding, catalog)
         _check_images(binding, request, catalog)
         limits = _limits(binding, request, caller, host_limits)
-        _check_prices(binding, limits, catalog)
+        _check_prices(binding, limits, catalog, caller)
         session_id = _session_id(request, facts, request.id or run_id)
     except RequestError as error:
         return Rejected(error=error)
@@ -178,17 +178,23 @@ def _limits(
     return limits if host_limits is None else narrow_limits(limits, host_limits)
 
 
-def _check_prices(binding: Binding, limits: Limits, catalog: Catalog) -> None:
-    """A money cap holds only where every model has a price, unless tokens are capped too."""
+def _check_prices(binding: Binding, limits: Limits, catalog: Catalog, caller: Caller) -> None:
+    """A money cap holds only where every model has a price, unless tokens are capped too.
+
+    Not so where the cap is a key's, over all its runs: no caller may put a run's tokens in its place.
+    """
     tokens = (limits.max_total_tokens, limits.max_input_tokens, limits.max_output_tokens)
-    if limits.max_cost_usd is None or any(cap is not None for cap in tokens):
+    key_is_capped = caller.limits.max_cost_usd is not None
+    if limits.max_cost_usd is None or (not key_is_capped and any(cap is not None for cap in tokens)):
         return
     for kind in STAGES_OF[binding.profile]:
         for model in models_of(binding.stage(kind), catalog):
             if not catalog.is_priced(model):
+                instead = "" if key_is_capped else ", or cap its tokens with `max_total_tokens`"
+                whose = " of the key" if key_is_capped else ""
                 raise PriceUnknown(
-                    f"no price is known for `{model}`, so `max_cost_usd` can't be kept: set "
-                    f'[prices."{model}"], or cap its tokens with `max_total_tokens`',
+                    f"no price is known for `{model}`, so `max_cost_usd`{whose} can't be kept: set "
+                    f'[prices."{model}"]{instead}',
                     param="limits.max_cost_usd",
                     model=model,
                 )

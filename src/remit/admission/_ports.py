@@ -37,7 +37,7 @@ class Caller:
     bindings: frozenset[str] | None = None
     """The bindings that its key names; None: all. Any other answers as an unknown one."""
     limits: LimitRequest = field(default_factory=LimitRequest)
-    """What its key allows at most."""
+    """What its key allows at most; `max_cost_usd` over all its runs together, and so for each."""
     key_id: str | None = None
     """The key's id, put on record with each run; None: the owner of the machine, in this process."""
     max_running: int | None = None

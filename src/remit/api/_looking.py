@@ -13,6 +13,7 @@ from remit.api._shapes import (
     BindingView,
     HostView,
     KeyPage,
+    KeyView,
     MemberView,
     NodePage,
     NodeView,
@@ -26,7 +27,7 @@ from remit.api._shapes import (
 )
 from remit.contract import Model, StageKind
 from remit.errors import NotFound
-from remit.primitives import clean_text
+from remit.primitives import clean_text, usd_from_micros
 from remit.runs import SessionRow
 
 
@@ -140,7 +141,13 @@ async def _nodes(call: Call) -> Answer:
 
 
 async def _keys(call: Call) -> Answer:
-    return json_answer(KeyPage(data=await call.host.store.list_keys(tenant=call.tenant)))
+    store, tenant = call.host.store, call.tenant
+    spent = await store.read_spent(tenant=tenant)
+    data = [
+        KeyView(**dict(key), spent_usd=usd_from_micros(spent.get(key.id, 0)))
+        for key in await store.list_keys(tenant=tenant)
+    ]
+    return json_answer(KeyPage(data=tuple(data)))
 
 
 async def _host(call: Call) -> Answer:

@@ -48,6 +48,10 @@ class ServedStore(RunStore, Protocol):
         """The keys of a tenant; None: of all."""
         ...
 
+    async def read_spent(self, *, tenant: str, key_id: str | None = None) -> Mapping[str, int]:
+        """Key -> micro-USD that its runs have cost at most, for keys of a tenant that spent any."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancelled:

@@ -256,8 +256,8 @@ OPERATIONS = (
             201: Says(text="The run, started.", shape=RunView),
             202: Says(text="The run, which hadn't ended when `wait_ms` ran out.", shape=RunView),
         },
-        errors=("idempotency_conflict", "price_unknown", "session_busy", "queue_full", "draining",
-                "precondition_failed", "config"),
+        errors=("idempotency_conflict", "price_unknown", "cap_spent", "session_busy", "queue_full",
+                "quota_exceeded", "draining", "precondition_failed", "config"),
     ),
     Operation(
         id="list_runs",

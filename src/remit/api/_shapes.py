@@ -362,10 +362,17 @@ class NodePage(Page):
     data: tuple[NodeView, ...]
 
 
+class KeyView(ApiKey):
+    """A key, with what its runs have cost."""
+
+    spent_usd: float
+    """USD; what isn't known, or is in flight, counts at its worst."""
+
+
 class KeyPage(Page):
     """The tenant's keys, without their secrets, in the order in which they were made."""
 
-    data: tuple[ApiKey, ...]
+    data: tuple[KeyView, ...]
 
 
 class HostView(Model):

@@ -13,12 +13,13 @@ from pydantic import ValidationError
 from rich.table import Table
 
 from remit.api import hash_secret, new_secret
+from remit.cli._formats import money
 from remit.cli._screen import Results, console_on
 from remit.cli._words import say
 from remit.config import data_folder, make_data_folder
 from remit.contract import ApiKey
 from remit.errors import InvalidRequest
-from remit.primitives import SystemClock, SystemIds
+from remit.primitives import SystemClock, SystemIds, usd_from_micros
 from remit.requests import parse_duration_ms
 from remit.storage import SqliteStore
 
@@ -73,20 +74,20 @@ def create_key(
 
 def list_keys(*, tenant: str | None, as_json: bool) -> int:
     """List keys."""
-    found = _with_store(lambda store: store.list_keys(tenant=tenant))
+    found = _with_store(lambda store: _keys_and_spent(store, tenant))
     if as_json:
         results = Results()
-        for key in found:
-            results.write_json(key.to_json())
+        for key, spent in found:
+            results.write_json({**key.to_json(), "spent_usd": spent})
         return 0
     if not found:
         say("no keys yet; `remit serve` makes the first one, `remit keys create` others")
         return 0
     table = Table(box=None, pad_edge=False)
-    for column in ("name", "tenant", "scopes", "bindings", "limits", "state", "id"):
+    for column in ("name", "tenant", "scopes", "bindings", "spent", "limits", "state", "id"):
         table.add_column(column, header_style="dim", overflow="fold")
-    for key in found:
-        table.add_row(*_cells(key))
+    for key, spent in found:
+        table.add_row(*_cells(key, spent))
     console_on(sys.stdout).print(table)
     return 0
 
@@ -102,15 +103,22 @@ def revoke_key(name: str, *, tenant: str) -> int:
     return 0
 
 
-def _cells(key: ApiKey) -> tuple[str, ...]:
-    limits = [f"{key.max_cost_usd} USD a run"] if key.max_cost_usd is not None else []
-    limits += [f"{key.max_running} at once"] if key.max_running is not None else []
+async def _keys_and_spent(store: SqliteStore, tenant: str | None) -> list[tuple[ApiKey, float]]:
+    """Keys, and what the runs of each have cost, in USD."""
+    keys = await store.list_keys(tenant=tenant)
+    spent = {name: await store.read_spent(tenant=name) for name in {key.tenant for key in keys}}
+    return [(key, usd_from_micros(spent[key.tenant].get(key.id, 0))) for key in keys]
+
+
+def _cells(key: ApiKey, spent: float) -> tuple[str, ...]:
+    limits = [f"{key.max_running} at once"] if key.max_running is not None else []
     limits += [f"{key.max_queued} waiting"] if key.max_queued is not None else []
     return (
         key.name,
         key.tenant,
         ",".join(key.scopes),
         "all" if key.bindings is None else ",".join(key.bindings),
+        money(spent) if key.max_cost_usd is None else f"{money(spent)} of {money(float(key.max_cost_usd))}",
         ", ".join(limits) or "-",
         _state(key),
         key.id,

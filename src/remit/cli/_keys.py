@@ -27,7 +27,7 @@ def keys() -> None:
 @click.option("--tenant", default="local", show_default=True, help="Whose runs it starts and sees.")
 @click.option("--scopes", required=True, metavar="LIST", help="Of run, read, admin, node; with commas.")
 @click.option("--bindings", metavar="LIST", help="The bindings that it may use. Default: all.")
-@click.option("--max-cost", metavar="USD", help="What each of its runs may cost at most.")
+@click.option("--max-cost", metavar="USD", help="What all its runs together may cost.")
 @click.option("--max-running", type=int, metavar="N", help="Its runs that go on at once; more of them wait.")
 @click.option("--max-queued", type=int, metavar="N", help="Its runs that wait; one more is refused.")
 @click.option("--expires", metavar="TIME", help="When it ends: 90d, 12h. Default: never.")

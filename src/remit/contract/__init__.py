@@ -1,7 +1,7 @@
 """The shapes of all that is stored or sent: pure, frozen, closed."""
 
 from remit.contract._dry_run import DryRun, DryWorkspace, FoundCheck, ModelPrice
-from remit.contract._keys import SCOPES, ApiKey, Scope
+from remit.contract._keys import SCOPES, ApiKey, KeySpending, Scope
 from remit.contract._limits import (
     LimitRequest,
     Limits,
@@ -174,6 +174,7 @@ __all__ = [
     "How",
     "ImagePart",
     "Isolation",
+    "KeySpending",
     "LimitHit",
     "LimitRequest",
     "LimitWarning",

@@ -30,7 +30,7 @@ class ApiKey(Model):
     bindings: tuple[str, ...] | None = None
     """The bindings that it may use; None: all."""
     max_cost_usd: Money | None = None
-    """USD that each of its runs may cost at most; None: what the bindings say."""
+    """USD that all its runs together may cost at most; None: no bound of its own."""
     max_running: int | None = Field(default=None, ge=1)
     """Its runs that go on at once; more of them wait. None: no bound of its own."""
     max_queued: int | None = Field(default=None, ge=0)
@@ -61,3 +61,13 @@ class ApiKey(Model):
         if not value:
             raise ValueError("a key needs a scope")
         return tuple(scope for scope in SCOPES if scope in value)
+
+
+class KeySpending(Model):
+    """What the runs of a key have cost, against what they may."""
+
+    name: str
+    max_cost_usd: Money | None = None
+    """None: no bound of its own."""
+    spent_micros: int = 0
+    """Micro-USD; what isn't known, or is in flight, counts at its worst."""

@@ -22,6 +22,7 @@ from remit.node_agent import EmbeddedNode
 from remit.nodes import InProcessLink, NodeDirectory, NodeLink
 from remit.primitives import Clock, Ids, Redactor
 from remit.runs import (
+    Allowances,
     Dispatcher,
     Feed,
     RunContext,
@@ -68,6 +69,7 @@ class Parts:
     watchers: Watchers
     webhooks: Webhooks
     prices: PriceBook
+    allowances: Allowances
 
 
 async def open_parts(
@@ -157,7 +159,7 @@ class _Opening:
                 store, epoch=epoch.id, make_context=self._make_context, residencies=self._residencies
             )
         )
-        admission = self._make_admission()
+        admission, allowances = self._make_admission(), Allowances(store)
         starter = Starter(
             store=store,
             epoch=epoch.id,
@@ -167,6 +169,7 @@ class _Opening:
             clock=clock,
             check=self._pools.of,  # a provider without its key is refused at the call, not later
             make_ready=self._make_ready,
+            check_money=allowances.check,
             door_delivery=self._settings.door_delivery,
             on_stop=self._on_stop,
         )
@@ -192,6 +195,7 @@ class _Opening:
             watchers=watchers,
             webhooks=webhooks,
             prices=self._prices,
+            allowances=allowances,
         )
         return self._parts
 
@@ -249,6 +253,7 @@ class _Opening:
             place=parts.admission.permits.place(name_in_host(stored.tenant, stored.view.id)),
             times=settings.times,
             attach=parts.engine.attached,
+            allowance=partial(parts.allowances.get, stored.key_id, tenant=stored.tenant),
         )
 
 

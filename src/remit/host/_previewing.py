@@ -40,6 +40,7 @@ async def preview(host: Host, parts: Parts, parsed: ParsedRequest, *, caller: Ca
         RequestError: It must be changed, or the settings must.
     """
     admitted = await parts.starter.consider(parsed, caller=caller)
+    await parts.allowances.check(caller)
     looked = _Preview(host.config, parts.prices, host.clock, admitted)
     shown: dict[str, object] = {
         "would": _would(host, parts, admitted, caller),

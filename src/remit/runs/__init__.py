@@ -1,5 +1,6 @@
 """Where a run is and what is next: its status table, supervisor, settlement, and the ports it needs."""
 
+from remit.runs._allowances import Allowances, KeyLedger
 from remit.runs._by_hand import may_be_delivered_later, read_newest_view
 from remit.runs._context import RunContext, RunTimes
 from remit.runs._control import CancelAsked, CancelBy, RunControl
@@ -71,6 +72,7 @@ __all__ = [
     "MAX_MESSAGE_CHARS",
     "TRANSITIONS",
     "VIEW_TYPES",
+    "Allowances",
     "Answer",
     "AttemptRow",
     "BilledAttempt",
@@ -87,6 +89,7 @@ __all__ = [
     "HostedResult",
     "HostedRun",
     "IndeterminateRun",
+    "KeyLedger",
     "ModelTarget",
     "Operation",
     "OperationContext",

@@ -190,6 +190,7 @@ class Delegation:
             fingerprint=fingerprint(request),
             epoch=stored.epoch,
             tenant=stored.tenant,
+            key_id=stored.key_id,
         )
         await context.store.submit(submission)
         self._offspring.add(run_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -16,7 +16,7 @@ from remit.runs._control import RunControl
 from remit.runs._feed import Feed
 from remit.runs._lineage import Parentage
 from remit.runs._ports import RunStore, StoredRun
-from remit.usage import PriceBook
+from remit.usage import Budget, PriceBook
 from remit.work import WorkRegistry
 
 
@@ -50,6 +50,10 @@ def _attach_nowhere(tenant: str, run_id: str, control: RunControl) -> AbstractCo
     return nullcontext()
 
 
+async def _no_allowance() -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
     """One run's surroundings."""
@@ -70,6 +74,8 @@ class RunContext:
     place: RunPlace
     """Of the bounded number of runs that go on at once; asked for at admission."""
     times: RunTimes = field(default_factory=RunTimes)
+    allowance: Callable[[], Awaitable[Budget | None]] = _no_allowance
+    """What its key may spend over all its runs; none: no bound. A child spends from its parent's."""
     parentage: Parentage | None = None
     """Where a child run comes from; None: nobody's child."""
     attach: Callable[[str, str, RunControl], AbstractContextManager[object]] = _attach_nowhere

@@ -57,6 +57,8 @@ class StoredRun:
     generation: int
     """0 before the first claim; each claim adds 1."""
     last_seq: int
+    key_id: str | None = None
+    """The key that it was asked with; a child's is its parent's."""
 
     @property
     def outside_id(self) -> str:

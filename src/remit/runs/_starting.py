@@ -22,6 +22,7 @@ from remit.admission import (
     queue_full,
 )
 from remit.contract import DeliveryMode, RunRequest
+from remit.errors import AdmissionError, CapSpent
 from remit.primitives import Clock
 from remit.requests import ParsedRequest, fingerprint
 from remit.runs._control import CancelAsked, CancelBy, RunControl
@@ -43,6 +44,10 @@ class RunDriver(Protocol):
     def find_control(self, run_id: str, *, tenant: str = "local") -> RunControl | None:
         """The control of a run that this process drives now; None when it doesn't."""
         ...
+
+
+async def _unbounded(caller: Caller) -> None:
+    return
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +73,8 @@ class Starter:
     """Raises a RequestError where what a binding needs isn't there, such as a provider's key."""
     make_ready: Callable[[RunRequest], Awaitable[object]]
     """Loads what the decision on a request needs."""
+    check_money: Callable[[Caller], Awaitable[object]] = _unbounded
+    """Raises CapSpent or AdmissionError where the caller's key has no money left to start a run with."""
     door_delivery: DeliveryMode = "patch"
     on_stop: Callable[[], object] = lambda: None
     """Called when a run was asked to stop."""
@@ -123,10 +130,22 @@ class Starter:
         caller = caller or Caller()
         async with await self._session_lock(parsed.request, caller):
             decision = await self._decide(parsed, caller)
+            refused = await self._find_refusal(caller) if isinstance(decision, Admitted) else None
+            if refused is not None:
+                repeated = await self._find_repeated(parsed.request, caller, idempotency_key)
+                return _answer(refused) if repeated is None else Started(run=repeated, created=False)
             if isinstance(decision, Admitted):
                 return await despite_cancel(self._submit(decision, caller, idempotency_key, residencies))
             repeated = await self._find_repeated(parsed.request, caller, idempotency_key)
             return Started(run=repeated, created=False) if repeated is not None else decision
+
+    async def _find_refusal(self, caller: Caller) -> CapSpent | AdmissionError | None:
+        """Why the caller's key may not spend anything now; None: it may."""
+        try:
+            await self.check_money(caller)
+        except (CapSpent, AdmissionError) as error:
+            return error
+        return None
 
     async def _session_lock(self, request: RunRequest, caller: Caller) -> AbstractAsyncContextManager[Any]:
         """Held while a request of a session is admitted, so that two can't both find it free."""
@@ -203,3 +222,9 @@ class Starter:
             return False
         self.on_stop()
         return True
+
+
+def _answer(refused: CapSpent | AdmissionError) -> Deferred:
+    if isinstance(refused, CapSpent):
+        raise refused
+    return Deferred(error=refused)

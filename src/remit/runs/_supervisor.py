@@ -167,7 +167,8 @@ class Supervisor:
         if self._tools is not None and prepared is not None:
             self._tools.use_base(prepared)
         limits, parent = self._journal.view.limits, self._context.parentage
-        budget = Budget(limits) if parent is None else parent.budget.child(limits)
+        above = await self._context.allowance() if parent is None else parent.budget
+        budget = Budget(limits, parent=above)
         self._offer_children(budget)
         self._pipeline = Pipeline(
             self._context,

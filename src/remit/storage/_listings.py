@@ -18,16 +18,32 @@ from remit.storage._texts import load_own
 _MOST_SESSIONS_A_PAGE: Final = 500
 
 _LEDGER: Final = """
-SELECT r.id, r.session_id, r.binding, json_extract(q.data, '$.key_id'),
+SELECT r.id, r.session_id, r.binding, r.key_id,
        s.type, s.version, s.at, s.data, f.type, f.version, f.at, f.data
 FROM runs r
 JOIN attempts a ON a.run = r.key
-JOIN events q ON q.run = r.key AND q.seq = 1
 JOIN events s ON s.run = a.run AND s.seq = a.started_seq
 LEFT JOIN events f ON f.run = a.run AND f.seq = a.ended_seq
 WHERE r.tenant = :tenant AND (:start IS NULL OR s.at >= :start) AND (:end IS NULL OR s.at < :end)
 ORDER BY r.key, a.started_seq
 """
+
+_SPENT: Final = """
+SELECT r.key_id, sum(CASE
+    WHEN json_extract(f.data, '$.usage.coverage') = 'refused' THEN 0
+    WHEN json_extract(f.data, '$.usage.coverage') = 'reported'
+        AND json_extract(f.data, '$.cost_micros') IS NOT NULL THEN json_extract(f.data, '$.cost_micros')
+    ELSE max(coalesce(json_extract(s.data, '$.reserved_micros'), 0),
+             coalesce(json_extract(f.data, '$.cost_micros'), 0))
+    END)
+FROM runs r
+JOIN attempts a ON a.run = r.key
+JOIN events s ON s.run = a.run AND s.seq = a.started_seq
+LEFT JOIN events f ON f.run = a.run AND f.seq = a.ended_seq
+WHERE r.tenant = :tenant AND r.key_id IS NOT NULL AND (:key_id IS NULL OR r.key_id = :key_id)
+GROUP BY r.key_id
+"""
+# As `LedgerRow.most_micros` counts one attempt.
 
 _SESSIONS: Final = f"""
 SELECT s.session_id, s.runs, s.active, s.created_at, s.last_run_at, r.id
@@ -67,6 +83,11 @@ def _billed(row: Sequence[Any]) -> BilledAttempt:
         ended_at=None if ended_at is None else parse_time(ended_at),
     )
     return BilledAttempt(attempt=attempt, session_id=session_id, binding=binding, key_id=key_id)
+
+
+def read_spent(connection: sqlite3.Connection, *, tenant: str, key_id: str | None) -> dict[str, int]:
+    """Key -> micro-USD that its runs have cost at most; None: all keys of the tenant that spent any."""
+    return dict(connection.execute(_SPENT, {"tenant": tenant, "key_id": key_id}).fetchall())
 
 
 def list_sessions(

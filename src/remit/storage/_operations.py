@@ -159,7 +159,7 @@ class Submit:
         view = fold_facts(view, facts[1:]) or view
         key = transaction.connection.execute(
             "INSERT INTO runs (tenant, id, session_id, binding, status, created_at, fingerprint, epoch,"
-            " parent_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " parent_id, key_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 submission.tenant,
                 view.id,
@@ -170,6 +170,7 @@ class Submit:
                 submission.fingerprint,
                 submission.epoch,
                 view.parent_run_id,
+                submission.key_id,
             ),
         ).lastrowid
         assert key is not None, "an insert gives the row its key"

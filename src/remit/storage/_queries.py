@@ -20,7 +20,7 @@ MOST_RUNS_A_PAGE = 500
 MOST_EVENTS_A_PAGE = 5_000
 
 _RUN = """
-SELECT v.view, q.data, q.version, r.fingerprint, r.tenant, r.epoch, r.generation,
+SELECT v.view, q.data, q.version, r.fingerprint, r.tenant, r.epoch, r.generation, r.key_id,
        (SELECT max(seq) FROM events WHERE run = r.key)
 FROM runs r JOIN run_views v ON v.run = r.key JOIN events q ON q.run = r.key AND q.seq = 1
 """
@@ -68,7 +68,7 @@ def load_by_key(connection: sqlite3.Connection, tenant: str, key: str) -> Stored
 
 
 def _stored_run(row: Sequence[Any]) -> StoredRun:
-    view, queued, version, fingerprint, tenant, epoch, generation, last_seq = row
+    view, queued, version, fingerprint, tenant, epoch, generation, key_id, last_seq = row
     request = upcast_data("run.queued", load_own(queued), version=version)["request"]
     return StoredRun(
         view=RunView.model_validate_json(view),
@@ -78,6 +78,7 @@ def _stored_run(row: Sequence[Any]) -> StoredRun:
         epoch=epoch,
         generation=generation,
         last_seq=last_seq,
+        key_id=key_id,
     )
 
 

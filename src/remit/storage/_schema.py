@@ -175,3 +175,12 @@ SCHEMA_V4: Final = (
     "CREATE INDEX runs_by_parent ON runs (tenant, parent_id) WHERE parent_id IS NOT NULL",
 )
 """What the fourth one adds."""
+
+SCHEMA_V5: Final = (
+    # The key that it was asked with; none for the owner of the machine.
+    "ALTER TABLE runs ADD COLUMN key_id TEXT",
+    "UPDATE runs SET key_id ="
+    " (SELECT json_extract(q.data, '$.key_id') FROM events q WHERE q.run = runs.key AND q.seq = 1)",
+    "CREATE INDEX runs_by_key_id ON runs (tenant, key_id) WHERE key_id IS NOT NULL",
+)
+"""What the fifth one adds."""

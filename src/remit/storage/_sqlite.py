@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
-from remit.contract import ApiKey
+from remit.contract import ApiKey, KeySpending
 from remit.errors import MisuseError
 from remit.events import Artifact, Event, NewEvent, TranscriptEntry
 from remit.primitives import Clock, SystemIds, clean_text
@@ -35,7 +35,7 @@ from remit.storage._folder import DataFolder
 from remit.storage._held import RunRef
 from remit.storage._hooks import CommitHook
 from remit.storage._keys import AddKey, RevokeKey, find_key, list_keys
-from remit.storage._listings import find_session, list_sessions, read_ledger
+from remit.storage._listings import find_session, list_sessions, read_ledger, read_spent
 from remit.storage._opening import StoreSettings, open_database
 from remit.storage._operations import Append, Claim, Log, Submit
 from remit.storage._readers import Readers, settled
@@ -278,6 +278,18 @@ class SqliteStore:
     async def list_keys(self, *, tenant: str | None = None) -> tuple[ApiKey, ...]:
         """The keys of a tenant (None: of all), in the order in which they were made."""
         return await self._readers.run(partial(list_keys, tenant=tenant))
+
+    async def read_spent(self, *, tenant: str, key_id: str | None = None) -> Mapping[str, int]:
+        """Key -> micro-USD that its runs have cost at most; None: all keys of the tenant that spent any."""
+        return await self._readers.run(partial(read_spent, tenant=clean_text(tenant)[0], key_id=key_id))
+
+    async def find_spending(self, key_id: str, *, tenant: str) -> KeySpending | None:
+        """What a key may spend, and what it has; None: the tenant has no such key."""
+        key = next((key for key in await self.list_keys(tenant=tenant) if key.id == key_id), None)
+        if key is None:
+            return None
+        spent = (await self.read_spent(tenant=tenant, key_id=key_id)).get(key_id, 0)
+        return KeySpending(name=key.name, max_cost_usd=key.max_cost_usd, spent_micros=spent)
 
     async def revoke_key(self, name: str, *, tenant: str = "local") -> ApiKey:
         """End a key, by its id or name; a second time changes nothing.

@@ -53,6 +53,7 @@ class _Run:
     fingerprint: str
     epoch: str
     request: RunRequest
+    key_id: str | None = None
     generation: int = 0
     claimed: bool = False
     log: list[Event] = field(default_factory=list[Event])
@@ -77,6 +78,7 @@ class _Run:
             epoch=self.epoch,
             generation=self.generation,
             last_seq=len(self.log),
+            key_id=self.key_id,
         )
 
     def has(self, type_: str) -> bool:
@@ -142,6 +144,7 @@ class MemoryStore:
             fingerprint=submission.fingerprint,
             epoch=submission.epoch,
             request=submission.request,
+            key_id=submission.key_id,
         )
         event = self._number(
             NewEvent(type="run.queued", payload=queued, work_id=submission.run.id),

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from remit.contract import AttemptUsage, Limits, LimitWarning, TokenCounts
+from remit.contract import AttemptUsage, LimitRequest, Limits, LimitWarning, TokenCounts
 from remit.errors import LimitReached, MisuseError
 from remit.primitives import micros_from_usd, usd_from_micros
 from remit.usage._prices import Price, affordable_output, cost_micros, worst_cost_micros
@@ -93,10 +93,19 @@ class Budget:
         limits: The run's limits; only those of tokens and money count here.
         parent: The budget of the run that this one is a child of; what is spent here is spent there too.
         spent: What this run itself has spent before (it is taken up again).
+        whose: Whose it is, for messages; empty: the run's own.
     """
 
-    def __init__(self, limits: Limits, *, parent: Budget | None = None, spent: Spent | None = None) -> None:
+    def __init__(
+        self,
+        limits: Limits | LimitRequest,
+        *,
+        parent: Budget | None = None,
+        spent: Spent | None = None,
+        whose: str = "",
+    ) -> None:
         self._parent = parent
+        self._whose = whose
         self._caps = _caps(limits)
         self._own = self._subtree = spent or Spent()
         self._reserved = Spent()
@@ -203,7 +212,7 @@ class Budget:
         for cap in self._caps:
             fitting = cap.fitting_output(held, tokens_in=tokens_in, price=price)
             if fitting is not None and fitting < worth:
-                raise cap.reached(held, tokens_in=tokens_in, output=worth, price=price)
+                raise cap.reached(held, tokens_in=tokens_in, output=worth, price=price, whose=self._whose)
             wished = wished if fitting is None else min(wished, fitting)
         return wished
 
@@ -249,12 +258,15 @@ class _Cap:
                     return None
                 return affordable_output(price, input_tokens=tokens_in, left_micros=left)
 
-    def reached(self, held: Spent, *, tokens_in: int, output: int, price: Price | None) -> LimitReached:
+    def reached(
+        self, held: Spent, *, tokens_in: int, output: int, price: Price | None, whose: str
+    ) -> LimitReached:
         cost = 0 if price is None else worst_cost_micros(price, input_tokens=tokens_in, output_tokens=output)
         would_be = held.plus(Spent(input_tokens=tokens_in, output_tokens=output, cost_micros=cost))
         value, cap = self.shown(self.used(would_be)), self.shown(self.value)
         return LimitReached(
-            f"the next request could bring {self.name} to {value}, and the limit is {cap}",
+            f"the next request could bring {self.name}{whose and f' of {whose}'} to {value}, "
+            f"and the limit is {cap}",
             limit_code="cost" if self.name == "max_cost_usd" else "tokens",
             kind=self.name,
             value=value,
@@ -276,7 +288,7 @@ def _worst(input_tokens: int, output_tokens: int, price: Price | None) -> Spent:
     return Spent(input_tokens=input_tokens, output_tokens=output_tokens, cost_micros=cost)
 
 
-def _caps(limits: Limits) -> tuple[_Cap, ...]:
+def _caps(limits: Limits | LimitRequest) -> tuple[_Cap, ...]:
     caps = [
         _Cap(name, value)
         for name in ("max_input_tokens", "max_output_tokens", "max_total_tokens")

@@ -9,6 +9,7 @@ from remit.api.dialects import Fault
 _TYPES: Final = {
     400: "invalid_request_error",
     401: "authentication_error",
+    402: "billing_error",
     403: "permission_error",
     404: "not_found_error",
     413: "request_too_large",

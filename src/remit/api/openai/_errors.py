@@ -7,12 +7,17 @@ from typing import Any, Final
 from remit.api.dialects import Fault
 
 _TYPES: Final = {
+    402: "insufficient_quota",
     401: "authentication_error",
     403: "permission_error",
     429: "rate_limit_error",
     499: "cancelled",
 }
-_CODES: Final = {"unauthenticated": "invalid_api_key", "quota_exceeded": "rate_limit_exceeded"}
+_CODES: Final = {
+    "unauthenticated": "invalid_api_key",
+    "quota_exceeded": "rate_limit_exceeded",
+    "cap_spent": "insufficient_quota",
+}
 
 
 class OpenAIDialect:
