@@ -27,7 +27,8 @@ from remit.config import Config
 from remit.contract import Delivery, DryRun, RunRequest, RunView
 from remit.errors import InternalError, MisuseError
 from remit.events import Event
-from remit.host import CancelOutcome, Host, HostStatus, OnEvent, Run, check_length
+from remit.host import CancelOutcome, Host, HostStatus, OnEvent, Run
+from remit.primitives import check_length
 from remit.runs import CancelBy, Scope, Tombstone
 
 __all__ = ["SyncHost", "SyncRun", "SyncScope"]
@@ -218,7 +219,9 @@ class SyncHost:
         """
         if threading.current_thread() is self._thread:
             raise MisuseError("this would wait for itself: a callback uses what doesn't wait")
-        check_length("timeout_s", timeout_s)
+        if timeout_s is not None:
+            check_length("timeout_s", timeout_s)
+            timeout_s = min(timeout_s, threading.TIMEOUT_MAX)  # no lock waits longer: for ever, then
         done: Future[_Value] = Future()
         tasks: list[asyncio.Task[None]] = []
         self._tell(lambda: self._begin(make, done, tasks))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
-from typing import Final, cast
+from collections.abc import Mapping
+from typing import Final
 
 from pydantic import Field
 from starlette.responses import Response
@@ -13,7 +13,6 @@ from remit.api._runs import MAX_PAGE, get_run
 from remit.api._shapes import EventPage
 from remit.contract import Model
 from remit.errors import InvalidRequest
-from remit.events import Event
 from remit.runs import StoredRun
 
 _MOST_DIGITS: Final = 15
@@ -46,7 +45,7 @@ async def _events(call: Call) -> Answer:
     async def is_allowed() -> bool:
         return await call.doors.keyring.still(call.identity)
 
-    return call.doors.streams.new(cast("AsyncGenerator[Event]", events), is_allowed=is_allowed)
+    return call.doors.streams.new(events, is_allowed=is_allowed)
 
 
 async def _page(call: Call, stored: StoredRun, after: int, limit: int) -> Answer:

@@ -18,7 +18,11 @@ from remit.client._asking import (
     ask_cancel,
     ask_create,
     ask_runs,
+    check_timeout,
+    checked_headers,
     checked_url,
+    deliver_body,
+    input_body,
     is_loopback,
     may_repeat,
     run_path,
@@ -27,14 +31,16 @@ from remit.client._asking import (
 )
 from remit.client._reading import CancelAnswer, FrameReader, error_of, read_answer, read_shape
 from remit.contract import RunRequest, RunView
-from remit.errors import HostUnreachable, RemitError
+from remit.errors import HostUnreachable, MisuseError, RemitError
 from remit.events import TERMINAL_TYPES, Event
+from remit.primitives import check_count, check_flag, check_text
 
 
 class AsyncClient:
     """Calls a host over HTTP.
 
-    Every method raises the `RemitError` that the host answers with, and `HostUnreachable` where none does.
+    Every method raises the `RemitError` that the host answers with, and `HostUnreachable` where none does;
+    and `MisuseError`, before anything is sent, where an argument is of a wrong kind or the client is closed.
 
     Args:
         base_url: Where the host is, such as `http://127.0.0.1:7433`.
@@ -51,8 +57,10 @@ class AsyncClient:
         timeout_s: float = 30.0,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
+        headers = checked_headers(api_key)
+        check_timeout(timeout_s)
         self._timeout_s = timeout_s
+        self._loop: asyncio.AbstractEventLoop | None = None
         url = checked_url(base_url)
         self._http = httpx2.AsyncClient(
             base_url=url,
@@ -131,13 +139,19 @@ class AsyncClient:
         )
         return tuple(read_shape(RunView, one) for one in page["data"]), page["next_cursor"]
 
-    async def events(self, run_id: str, *, after: int = 0) -> AsyncGenerator[Event]:
+    def events(self, run_id: str, *, after: int = 0) -> AsyncGenerator[Event]:
         """A run's events behind number `after`, to its terminal; a stream that breaks is resumed.
 
         What isn't stored (`seq` None) comes in between, and may be lost where a stream broke.
 
         Cancellation: this viewer is gone; the run goes on.
         """
+        check_count("after", after)
+        run_path(run_id)  # raises here, not at the first step
+        self._require_open()
+        return self._events(run_id, after)
+
+    async def _events(self, run_id: str, after: int) -> AsyncGenerator[Event]:
         failed = 0
         while True:
             try:
@@ -161,7 +175,7 @@ class AsyncClient:
         headers = {"Accept": "text/event-stream", **({"Last-Event-ID": str(after)} if after else {})}
         timeout = httpx2.Timeout(self._timeout_s, read=STREAM_SILENCE_S)
         path = run_path(run_id, "events")
-        async with self._http.stream("GET", path, headers=headers, timeout=timeout) as response:
+        async with self._open().stream("GET", path, headers=headers, timeout=timeout) as response:
             if response.status_code == 204:
                 return
             if not response.is_success:
@@ -189,6 +203,8 @@ class AsyncClient:
 
     async def read_events(self, run_id: str, *, after: int = 0, limit: int = 500) -> dict[str, Any]:
         """A page of a run's stored events, as JSON: `{data, next_cursor}`."""
+        check_count("after", after)
+        check_count("limit", limit, least=1)
         ask = Ask(
             method="GET",
             path=run_path(run_id, "events"),
@@ -199,7 +215,7 @@ class AsyncClient:
 
     async def input(self, run_id: str, text: str) -> dict[str, Any]:
         """Add something while a run goes on: the model reads it before its next round; `{changed, run}`."""
-        ask = Ask(method="POST", path=run_path(run_id, "input"), body={"text": text}, once=True)
+        ask = Ask(method="POST", path=run_path(run_id, "input"), body=input_body(text), once=True)
         return await self._ask(ask)
 
     async def deliver(
@@ -211,8 +227,7 @@ class AsyncClient:
         branch: str | None = None,
     ) -> dict[str, Any]:
         """Approve a waiting delivery, or deliver an ended run's patch, all or nothing; `{run, delivery}`."""
-        body = {"unreviewed": unreviewed, "allow_protected": allow_protected, "branch": branch}
-        given = {name: value for name, value in body.items() if value}
+        given = deliver_body(unreviewed=unreviewed, allow_protected=allow_protected, branch=branch)
         return await self._ask(Ask(method="POST", path=run_path(run_id, "deliver"), body=given))
 
     async def discard(self, run_id: str) -> dict[str, Any]:
@@ -221,6 +236,7 @@ class AsyncClient:
 
     async def acknowledge(self, run_id: str, *, accepted: bool = True) -> dict[str, Any]:
         """Accept or refuse the result of a run that waits for it; `{changed, run}`."""
+        check_flag("accepted", accepted)
         body = {"accepted": accepted}
         return await self._ask(Ask(method="POST", path=run_path(run_id, "acknowledge"), body=body))
 
@@ -237,9 +253,23 @@ class AsyncClient:
 
     async def read(self, path: str, **query: Any) -> Any:
         """Any other thing that the API has to read, such as `host` or `runs/RUN/usage`, as JSON."""
+        check_text("path", path)
         return await self._ask(Ask(method="GET", path=f"{API}/{path.lstrip('/')}", query=query))
 
     # ---- the wire
+
+    def _open(self) -> httpx2.AsyncClient:
+        """What connections are made with; they belong to the loop of the first call."""
+        self._require_open()
+        loop = asyncio.get_running_loop()
+        if self._loop not in (None, loop):
+            raise MisuseError("a client belongs to the event loop that used it first; see `remit.Client`")
+        self._loop = loop
+        return self._http
+
+    def _require_open(self) -> None:
+        if self._http.is_closed:
+            raise MisuseError("the client is closed: make another one")
 
     async def _ask(self, ask: Ask) -> Any:
         failed = 0
@@ -258,7 +288,7 @@ class AsyncClient:
                 failed = await self._pause(failed, error)
 
     async def _send_once(self, ask: Ask) -> httpx2.Response:
-        return await self._http.request(
+        return await self._open().request(
             ask.method,
             ask.path,
             params=dict(ask.query),

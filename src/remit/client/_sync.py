@@ -18,7 +18,11 @@ from remit.client._asking import (
     ask_cancel,
     ask_create,
     ask_runs,
+    check_timeout,
+    checked_headers,
     checked_url,
+    deliver_body,
+    input_body,
     is_loopback,
     may_repeat,
     run_path,
@@ -28,14 +32,16 @@ from remit.client._asking import (
 from remit.client._async import final_error
 from remit.client._reading import CancelAnswer, FrameReader, error_of, read_answer, read_shape
 from remit.contract import RunRequest, RunView
-from remit.errors import RemitError
+from remit.errors import MisuseError, RemitError
 from remit.events import TERMINAL_TYPES, Event
+from remit.primitives import check_count, check_flag, check_text
 
 
 class Client:
     """Calls a host over HTTP.
 
-    Every method raises the `RemitError` that the host answers with, and `HostUnreachable` where none does.
+    Every method raises the `RemitError` that the host answers with, and `HostUnreachable` where none does;
+    and `MisuseError`, before anything is sent, where an argument is of a wrong kind or the client is closed.
 
     Args:
         base_url: Where the host is, such as `http://127.0.0.1:7433`.
@@ -52,7 +58,8 @@ class Client:
         timeout_s: float = 30.0,
         transport: httpx2.BaseTransport | None = None,
     ) -> None:
-        headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
+        headers = checked_headers(api_key)
+        check_timeout(timeout_s)
         self._timeout_s = timeout_s
         url = checked_url(base_url)
         self._http = httpx2.Client(
@@ -133,6 +140,12 @@ class Client:
 
         What isn't stored (`seq` None) comes in between, and may be lost where a stream broke.
         """
+        check_count("after", after)
+        run_path(run_id)  # raises here, not at the first step
+        self._open()
+        return self._events(run_id, after)
+
+    def _events(self, run_id: str, after: int) -> Generator[Event]:
         failed = 0
         while True:
             try:
@@ -156,7 +169,7 @@ class Client:
         headers = {"Accept": "text/event-stream", **({"Last-Event-ID": str(after)} if after else {})}
         timeout = httpx2.Timeout(self._timeout_s, read=STREAM_SILENCE_S)
         path = run_path(run_id, "events")
-        with self._http.stream("GET", path, headers=headers, timeout=timeout) as response:
+        with self._open().stream("GET", path, headers=headers, timeout=timeout) as response:
             if response.status_code == 204:
                 return
             if not response.is_success:
@@ -183,6 +196,8 @@ class Client:
 
     def read_events(self, run_id: str, *, after: int = 0, limit: int = 500) -> dict[str, Any]:
         """A page of a run's stored events, as JSON: `{data, next_cursor}`."""
+        check_count("after", after)
+        check_count("limit", limit, least=1)
         ask = Ask(
             method="GET",
             path=run_path(run_id, "events"),
@@ -193,7 +208,7 @@ class Client:
 
     def input(self, run_id: str, text: str) -> dict[str, Any]:
         """Add something while a run goes on: the model reads it before its next round; `{changed, run}`."""
-        return self._ask(Ask(method="POST", path=run_path(run_id, "input"), body={"text": text}, once=True))
+        return self._ask(Ask(method="POST", path=run_path(run_id, "input"), body=input_body(text), once=True))
 
     def deliver(
         self,
@@ -204,8 +219,7 @@ class Client:
         branch: str | None = None,
     ) -> dict[str, Any]:
         """Approve a waiting delivery, or deliver an ended run's patch, all or nothing; `{run, delivery}`."""
-        body = {"unreviewed": unreviewed, "allow_protected": allow_protected, "branch": branch}
-        given = {name: value for name, value in body.items() if value}
+        given = deliver_body(unreviewed=unreviewed, allow_protected=allow_protected, branch=branch)
         return self._ask(Ask(method="POST", path=run_path(run_id, "deliver"), body=given))
 
     def discard(self, run_id: str) -> dict[str, Any]:
@@ -214,6 +228,7 @@ class Client:
 
     def acknowledge(self, run_id: str, *, accepted: bool = True) -> dict[str, Any]:
         """Accept or refuse the result of a run that waits for it; `{changed, run}`."""
+        check_flag("accepted", accepted)
         body = {"accepted": accepted}
         return self._ask(Ask(method="POST", path=run_path(run_id, "acknowledge"), body=body))
 
@@ -230,9 +245,15 @@ class Client:
 
     def read(self, path: str, **query: Any) -> Any:
         """Any other thing that the API has to read, such as `host` or `runs/RUN/usage`, as JSON."""
+        check_text("path", path)
         return self._ask(Ask(method="GET", path=f"{API}/{path.lstrip('/')}", query=query))
 
     # ---- the wire
+
+    def _open(self) -> httpx2.Client:
+        if self._http.is_closed:
+            raise MisuseError("the client is closed: make another one")
+        return self._http
 
     def _ask(self, ask: Ask) -> Any:
         failed = 0
@@ -251,7 +272,7 @@ class Client:
                 failed = self._pause(failed, error)
 
     def _send_once(self, ask: Ask) -> httpx2.Response:
-        return self._http.request(
+        return self._open().request(
             ask.method,
             ask.path,
             params=dict(ask.query),

@@ -11,7 +11,6 @@ behind. Closing it takes no more work, stops what still runs (`cancelled`, code 
 everything in reverse.
 """
 
-from remit.host._asking import check_length
 from remit.host._by_hand import ByHand, PatchPlace, branches_of, deliver_by_hand
 from remit.host._delivering import check_discardable
 from remit.host._host import Host
@@ -31,7 +30,6 @@ __all__ = [
     "Run",
     "branches_of",
     "check_discardable",
-    "check_length",
     "deliver_by_hand",
     "next_host_status",
 ]

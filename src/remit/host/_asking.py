@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from remit.contract import RunRequest
 from remit.errors import MisuseError, RunCancelled, RunExpired
 from remit.host._watching import OnEvent
-from remit.primitives import Clock
+from remit.primitives import Clock, check_length
 from remit.requests import ParsedRequest, parse_request
-from remit.runs import Deadline, Scope
+from remit.runs import Deadline, RunTimes, Scope
 
 _MAX_KEY_CHARS: Final = 255
 
@@ -48,6 +48,8 @@ def check_asked(
         raise MisuseError("`on_event` is called with each event: it must be callable", param="on_event")
     if scope is not None and not isinstance(scope, Scope):  # pyright: ignore[reportUnnecessaryIsInstance] - callers err
         raise MisuseError("a scope is a `Scope`", param="scope")
+    if scope is not None:
+        scope.check_loop()
     if scope is not None and deadline is not None:
         raise MisuseError("give a scope or a deadline: a scope may have one of its own", param="deadline")
     if deadline is not None:
@@ -57,16 +59,16 @@ def check_asked(
     return Asked(parsed=parsed, idempotency_key=idempotency_key, on_event=on_event, scope=scope)
 
 
-def check_length(name: str, value: object) -> None:
-    """A length of time, in whatever unit its name says; None: none is given.
+def check_times(times: RunTimes) -> None:
+    """How long the parts of an end may take.
 
     Raises:
-        MisuseError: It isn't a number from 0 up.
+        MisuseError: It isn't a `RunTimes`, or one of its lengths isn't one.
     """
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:  # NaN is no length
-        raise MisuseError(f"`{name}` is a number from 0 up", param=name)
+    if not isinstance(times, RunTimes):  # pyright: ignore[reportUnnecessaryIsInstance] - callers err
+        raise MisuseError("`times` is a RunTimes", param="times")
+    for field in fields(times):
+        check_length(f"times.{field.name}", getattr(times, field.name))
 
 
 def _check_key(key: str | None) -> None:

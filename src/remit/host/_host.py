@@ -12,8 +12,8 @@ from remit.admission import Caller
 from remit.api import ServedHost
 from remit.config import Config
 from remit.contract import DeliveryMode, DryRun, RunRequest, RunView
-from remit.errors import MisuseError, NotFound
-from remit.host._asking import Asked, check_asked, check_length
+from remit.errors import MisuseError
+from remit.host._asking import Asked, check_asked, check_times
 from remit.host._parts import HostSettings, Parts, open_parts
 from remit.host._previewing import preview
 from remit.host._run import CancelOutcome, Reach, Run, checked_run_id, stop_of
@@ -22,7 +22,15 @@ from remit.host._states import HostStatus, HostTrigger, next_host_status
 from remit.host._watching import OnEvent, Watch
 from remit.node_agent import EmbeddedNode
 from remit.nodes import InProcessLink
-from remit.primitives import Clock, Ids, SystemClock, SystemIds
+from remit.primitives import (
+    Clock,
+    Ids,
+    SystemClock,
+    SystemIds,
+    check_flag,
+    check_has,
+    check_length,
+)
 from remit.requests import ParsedRequest
 from remit.runs import (
     CancelAsked,
@@ -41,6 +49,7 @@ from remit.runs import (
     TurnStart,
     TurnStarted,
     despite_cancel,
+    no_run,
     read_newest_view,
     split_request,
     sweep_dead_runs,
@@ -61,6 +70,9 @@ class Host:
         drain_ms: How long what runs may go on when the host is closed; then it is cancelled, code `drain`.
         single_run: Whether the host was made for one run: then a cancel of it, and a hosted execution that is
             aborted or can't be settled, drain the host.
+
+    Raises:
+        MisuseError: One of these isn't what it should be; `param` names it.
     """
 
     def __init__(
@@ -76,13 +88,20 @@ class Host:
     ) -> None:
         if not isinstance(config, Config):  # pyright: ignore[reportUnnecessaryIsInstance] - callers err
             raise MisuseError("a host is made from a Config: see `load_config`", param="config")
+        if clock is not None:
+            check_has("clock", clock, "now", "monotonic", "sleep")
+        if ids is not None:
+            check_has("ids", ids, "new")
+        if times is not None:
+            check_times(times)
         check_length("drain_ms", drain_ms)
+        check_flag("single_run", single_run)
         if door_delivery not in get_args(DeliveryMode):
             modes = ", ".join(get_args(DeliveryMode))
             raise MisuseError(f"a delivery is one of {modes}", param="door_delivery")
         self.config = config
-        self.clock = clock or SystemClock()
-        self.ids = ids or SystemIds()
+        self.clock = clock if clock is not None else SystemClock()
+        self.ids = ids if ids is not None else SystemIds()
         self.single_run = single_run
         self.swept: tuple[RunView, ...] = ()
         """Runs of dead hosts that were ended when this one opened."""
@@ -91,7 +110,7 @@ class Host:
             config=config,
             clock=self.clock,
             ids=self.ids,
-            times=times or RunTimes(link_grace_ms=0),
+            times=times if times is not None else RunTimes(link_grace_ms=0),
             door_delivery=door_delivery,
         )
         self._residencies = Residencies()
@@ -181,7 +200,8 @@ class Host:
         Cancellation: the host goes on draining; what runs goes on.
         """
         parts = self._open_parts
-        check_length("within_ms", within_ms)
+        if within_ms is not None:
+            check_length("within_ms", within_ms)
         self.request_drain()
         try:
             async with asyncio.timeout(None if within_ms is None else max(0, within_ms) / 1000):
@@ -341,7 +361,7 @@ class Host:
             NotFound: There is no such run.
         """
         if await self.find_run(run_id) is None:
-            raise NotFound(f"no run `{run_id}`", run_id=run_id)
+            raise no_run(run_id)
         return Run(self._reach, run_id)
 
     async def cancel(
@@ -367,7 +387,7 @@ class Host:
             return CancelOutcome(changed=changed, run=view)
         dead = await reach.store.find_tombstone(run_id)
         if dead is None:
-            raise NotFound(f"no run `{run_id}`", run_id=run_id)
+            raise no_run(run_id)
         return dead
 
     def hosted(self) -> HostedRun:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final, Protocol, get_args
 
 from remit.admission import Caller, Permits
 from remit.contract import CancelReceipt, Delivery, RunView
 from remit.errors import (
+    InvalidRequest,
     MisuseError,
-    NotFound,
     RunCancelled,
     RunError,
     RunExpired,
@@ -19,6 +20,7 @@ from remit.errors import (
 )
 from remit.events import Event
 from remit.host._watching import Watch
+from remit.primitives import check_count, check_flag, check_text
 from remit.runs import (
     MAX_MESSAGE_CHARS,
     CancelBy,
@@ -29,12 +31,13 @@ from remit.runs import (
     RunStore,
     StoredRun,
     TurnStop,
+    check_reason,
+    no_run,
     read_newest_view,
     tell_run,
     with_position,
 )
 
-_MAX_REASON_CHARS: Final = 1_000
 _ERRORS: Final = {"failed": RunFailed, "cancelled": RunCancelled, "indeterminate": RunIndeterminate}
 
 
@@ -102,17 +105,31 @@ class Run:
 
     # ---- looking
 
-    def events(self, *, after: int = 0) -> AsyncIterator[Event]:
+    def events(self, *, after: int = 0) -> AsyncGenerator[Event]:
         """Its events behind number `after`, to its terminal; what isn't stored (`seq` None) comes in between.
+
+        Behind the last event of an ended run there is nothing.
 
         Raises:
             MisuseError: `after` isn't a number of an event, or 0.
+            NotFound: There is no such run; from the first step, as is the next one.
+            InvalidRequest: The run has no event of that number yet.
 
         Cancellation: this viewer is gone; the run goes on.
         """
-        if isinstance(after, bool) or not isinstance(after, int) or after < 0:  # pyright: ignore[reportUnnecessaryIsInstance] - callers err
-            raise MisuseError("`after` is the number of an event, or 0", param="after")
-        return self._reach().feed.follow(self.id, after=after)
+        check_count("after", after)
+        return self._follow(self._reach(), after)
+
+    async def _follow(self, reach: Reach, after: int) -> AsyncGenerator[Event]:
+        stored = await self._stored()
+        if after > stored.last_seq:
+            last = stored.last_seq
+            raise InvalidRequest(f"the run has no event {after} yet: its last one is {last}", param="after")
+        if stored.view.status.ended and after == stored.last_seq:
+            return
+        async with aclosing(reach.feed.follow(self.id, after=after)) as events:
+            async for event in events:
+                yield event
 
     async def view(self) -> RunView:
         """The run as it stands now.
@@ -120,9 +137,7 @@ class Run:
         Raises:
             NotFound: There is no such run.
         """
-        stored = await self._reach().store.find_run(self.id)
-        if stored is None:
-            raise NotFound(f"no run `{self.id}`", run_id=self.id)
+        stored = await self._stored()
         newest = await read_newest_view(self._reach().store, stored.view)
         return with_position(newest, self._reach().permits)
 
@@ -140,7 +155,7 @@ class Run:
                 return await control.wait()
             stored = await reach.store.find_run(self.id)
             if stored is None:
-                raise NotFound(f"no run `{self.id}`", run_id=self.id)
+                raise no_run(self.id)
             if stored.view.status.ended:
                 return stored.view
             # Another process has it: its log is all that is seen of it here.
@@ -201,8 +216,7 @@ class Run:
         Raises:
             MisuseError: The answer is neither true nor false.
         """
-        if not isinstance(accepted, bool):  # pyright: ignore[reportUnnecessaryIsInstance] - callers err
-            raise MisuseError("an acknowledgement is True or False", param="accepted")
+        check_flag("accepted", accepted)
         control = self._reach().driver.find_control(self.id)
         return control is not None and control.acknowledge(accepted)
 
@@ -220,8 +234,7 @@ class Run:
             PreconditionFailed: It has ended, or is about to; or another host process drives it.
             QuotaExceeded: Too many messages wait for the next round.
         """
-        if not isinstance(text, str) or not text.strip() or len(text) > MAX_MESSAGE_CHARS:  # pyright: ignore[reportUnnecessaryIsInstance] - callers err
-            raise MisuseError(f"a message is a text of 1 to {MAX_MESSAGE_CHARS} characters", param="text")
+        check_text("text", text, most_chars=MAX_MESSAGE_CHARS)
         reach = self._reach()
         await tell_run(self.id, text, store=reach.store, driver=reach.driver)
 
@@ -239,11 +252,16 @@ class Run:
             What came of it: `delivered`, or `conflict`, and nothing was changed.
 
         Raises:
+            MisuseError: The branch is no text, or what is allowed isn't said by True or False.
             NotFound: There is no such run, or its workspace is gone.
             PreconditionFailed: It can't be delivered as it is; the message says what would let it.
 
         Cancellation: it is delivered whole, or not.
         """
+        if branch is not None:
+            check_text("branch", branch)
+        check_flag("unreviewed", unreviewed)
+        check_flag("allow_protected", allow_protected)
         return (
             await self._reach()
             .door()
@@ -268,7 +286,7 @@ class Run:
     async def _stored(self) -> StoredRun:
         stored = await self._reach().store.find_run(self.id)
         if stored is None:
-            raise NotFound(f"no run `{self.id}`", run_id=self.id)
+            raise no_run(self.id)
         return stored
 
 
@@ -290,14 +308,10 @@ def stop_of(run_id: str, *, by: CancelBy, reason: str | None, tombstone: bool = 
         MisuseError: No such account, an id or a reason that is no text, or a reason that is too long.
     """
     checked_run_id(run_id)
-    if not isinstance(tombstone, bool):  # pyright: ignore[reportUnnecessaryIsInstance] - callers err
-        raise MisuseError("`tombstone` is True or False", param="tombstone")
+    check_flag("tombstone", tombstone)
     if by not in get_args(CancelBy):
         raise MisuseError(f"a run is cancelled by one of {', '.join(get_args(CancelBy))}", param="by")
-    if reason is not None and not isinstance(reason, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers err
-        raise MisuseError("a reason is a text", param="reason")
-    if reason is not None and len(reason) > _MAX_REASON_CHARS:
-        raise MisuseError(f"a reason has at most {_MAX_REASON_CHARS} characters", param="reason")
+    check_reason(reason)
     return TurnStop(session_id=run_id, turn_id=run_id, by=by, reason=reason, tombstone=tombstone)
 
 

@@ -106,6 +106,8 @@ async def _call(on_event: OnEvent, event: Event) -> BaseException | None:
         if (task := asyncio.current_task()) is not None and task.cancelling():
             raise
         return error  # raised by the callback, not for this task
-    except Exception as error:  # noqa: BLE001 - it is the callback's; the run that it belongs to is told
+    except (KeyboardInterrupt, SystemExit):
+        raise  # the program is being ended, and this is only where it was heard
+    except BaseException as error:  # noqa: BLE001 - it is the callback's; the run that it belongs to is told
         return error
     return None

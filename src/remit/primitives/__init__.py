@@ -1,5 +1,6 @@
 """The atoms: ids, clocks, money, strict JSON, text and secrets."""
 
+from remit.primitives._arguments import check_count, check_flag, check_has, check_length, check_text
 from remit.primitives._clock import Clock, SystemClock, format_time, parse_time
 from remit.primitives._ids import Ids, SystemIds, is_run_id
 from remit.primitives._json import JsonValue, StrictJsonError, dump_json, load_json
@@ -17,6 +18,11 @@ __all__ = [
     "StrictJsonError",
     "SystemClock",
     "SystemIds",
+    "check_count",
+    "check_flag",
+    "check_has",
+    "check_length",
+    "check_text",
     "clean_json",
     "clean_text",
     "dump_json",

@@ -3,7 +3,7 @@
 from remit.runs._allowances import Allowances, KeyLedger
 from remit.runs._by_hand import may_be_delivered_later, read_newest_view
 from remit.runs._context import RunContext, RunTimes
-from remit.runs._control import CancelAsked, CancelBy, RunControl
+from remit.runs._control import CancelAsked, CancelBy, RunControl, check_reason
 from remit.runs._deadlines import StageClock, queue_terminal, stage_clock, wall_clock_terminal
 from remit.runs._deliveries import newest_delivery, with_newest_delivery
 from remit.runs._dispatcher import DECLARED, Dispatcher, snapshot_of
@@ -11,7 +11,7 @@ from remit.runs._endings import Decision, classify_error
 from remit.runs._feed import Feed
 from remit.runs._hosted import HostedInput, HostedRun
 from remit.runs._hosted_results import HostedResult, IndeterminateRun, SettledRun
-from remit.runs._naming import LOCAL_TENANT, id_of_name, name_in_host, name_outside, tenant_of_name
+from remit.runs._naming import LOCAL_TENANT, id_of_name, name_in_host, name_outside, no_run, tenant_of_name
 from remit.runs._operations import (
     Answer,
     Done,
@@ -135,6 +135,7 @@ __all__ = [
     "UsageSummarised",
     "UsageSummary",
     "UsageTotals",
+    "check_reason",
     "classify_error",
     "describe_run",
     "despite_cancel",
@@ -148,6 +149,7 @@ __all__ = [
     "name_outside",
     "newest_delivery",
     "next_status",
+    "no_run",
     "queue_terminal",
     "read_newest_view",
     "salvage_checkout",

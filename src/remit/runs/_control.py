@@ -6,14 +6,27 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Final, Literal
 
 from remit.contract import AbandonedWork, RunView
-from remit.errors import InternalError, RemitError
+from remit.errors import InternalError, MisuseError, RemitError
 from remit.runs._telling import Messages
 from remit.work import CleanupFailure, Residencies
 
 CancelBy = Literal["caller", "operator", "client_disconnected", "deadline", "drain"]
+_MAX_REASON_CHARS: Final = 1_000
+
+
+def check_reason(reason: object) -> None:
+    """A caller's own words for a cancel; None: there are none.
+
+    Raises:
+        MisuseError: It isn't a text, or it is too long.
+    """
+    if reason is not None and not isinstance(reason, str):
+        raise MisuseError("a reason is a text", param="reason")
+    if reason is not None and len(reason) > _MAX_REASON_CHARS:
+        raise MisuseError(f"a reason has at most {_MAX_REASON_CHARS} characters", param="reason")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

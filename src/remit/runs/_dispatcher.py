@@ -23,6 +23,7 @@ from remit.errors import (
 from remit.primitives import Clock
 from remit.requests import ParsedRequest, parse_request
 from remit.runs._control import RunControl
+from remit.runs._naming import no_run
 from remit.runs._operations import (
     Answer,
     Done,
@@ -199,7 +200,7 @@ class Dispatcher:
     async def _get(self, run_id: str, context: OperationContext) -> StoredRun:
         stored = await self._store.find_run(run_id, tenant=context.caller.tenant)
         if stored is None:
-            raise NotFound(f"no run `{run_id}`", run_id=run_id)
+            raise no_run(run_id)
         return stored
 
     # ---- turn.stop
@@ -219,7 +220,7 @@ class Dispatcher:
 
     async def _stop_unknown(self, request: TurnStop, context: OperationContext) -> TurnSnapshot:
         if not request.tombstone:
-            raise NotFound(f"no run `{request.turn_id}`", run_id=request.turn_id)
+            raise no_run(request.turn_id)
         tombstone = await self._store.bury(
             request.turn_id, by=request.by, reason=request.reason, tenant=context.caller.tenant
         )

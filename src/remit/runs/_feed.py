@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 from remit.contract import RunView
 from remit.events import TERMINAL_TYPES, Ephemeral, Event
@@ -60,7 +60,7 @@ class Feed:
             viewer.closed = True
             viewer.wake.set()
 
-    async def follow(self, run_id: str, *, after: int = 0, tenant: str = "local") -> AsyncIterator[Event]:
+    async def follow(self, run_id: str, *, after: int = 0, tenant: str = "local") -> AsyncGenerator[Event]:
         """A run's events from `after` on, in order, to its terminal; ephemeral ones in between.
 
         Cancellation: the viewer is gone; nothing else changes.

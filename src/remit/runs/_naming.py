@@ -6,9 +6,19 @@ import re
 from hashlib import sha256
 from typing import Final
 
+from remit.errors import NotFound
+from remit.primitives import clean_text
+
 LOCAL_TENANT: Final = "local"
 """The tenant of whoever owns the machine."""
+_SHOWN_CHARS: Final = 128
 _MADE: Final = re.compile(r"t_[0-9a-f]{48}\Z")
+
+
+def no_run(run_id: str) -> NotFound:
+    """The answer for an id that names no run. The id is the caller's own, and may hold anything."""
+    shown = clean_text(run_id)[0][:_SHOWN_CHARS]
+    return NotFound(f"no run `{shown}`", run_id=shown)
 
 
 def name_in_host(tenant: str, id_: str) -> str:

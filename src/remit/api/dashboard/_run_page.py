@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, cast
@@ -21,7 +21,7 @@ from remit.api.dashboard._story import RoundTold, StageTold, Story
 from remit.api.dashboard._view import View
 from remit.contract import RunView
 from remit.errors import InvalidRequest, NotFound
-from remit.events import Event, TranscriptEntry
+from remit.events import TranscriptEntry
 from remit.runs import StoredRun, newest_delivery
 from remit.usage import summarise_attempts
 
@@ -234,4 +234,4 @@ async def live(view: View) -> Response | AsgiApp:
     async def is_allowed() -> bool:
         return await view.visitors.still(view.identity)
 
-    return view.doors.streams.new(cast("AsyncGenerator[Event]", events), is_allowed=is_allowed)
+    return view.doors.streams.new(events, is_allowed=is_allowed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from remit.admission import Caller
 from remit.api._ports import ServedHost
@@ -59,8 +59,7 @@ class ServedRuns:
 
     def events(self, run_id: str) -> AsyncGenerator[Event]:
         """The run's events, to its terminal."""
-        events = self._host.feed.follow(run_id, tenant=self._caller.tenant)
-        return cast("AsyncGenerator[Event]", events)
+        return self._host.feed.follow(run_id, tenant=self._caller.tenant)
 
     async def wait(self, run_id: str, *, wait_ms: int | None = None) -> RunView:
         """The run, once it has ended, or the time has run out."""
