@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from remit.testing.attacks import ATTACKS, Attack, World, applies, has_control
+from remit.testing.attacks import ATTACKS, Attack, World, applies, has_control, is_apart
 
 INSIDE = [attack for attack in ATTACKS if applies(attack)]
 OUTSIDE = [attack for attack in ATTACKS if has_control(attack)]
@@ -48,6 +48,33 @@ def test_attack_fails_in_the_sandbox(attack: Attack, world: World, runner: async
     assert result.status in ("exited", "signalled"), result
     assert result.text.startswith("RAN"), result.text  # it was tried
     assert not world.breached(attack, result.text, daemon=daemon), result.text
+
+
+def test_no_attack_works_for_a_program_that_is_talked_to(world: World, runner: asyncio.Runner) -> None:
+    """R2, R36: a tool server, which is talked to for as long as it likes, gets no further than a command."""
+    seen: dict[str, str] = {}
+
+    async def attack_all() -> None:
+        slots = asyncio.Semaphore(4)
+        async with asyncio.TaskGroup() as group:
+            for attack in INSIDE:
+                if is_apart(attack):
+                    group.create_task(try_one(attack, slots))
+        for attack in INSIDE:
+            if not is_apart(attack):
+                world.repair()
+                await try_one(attack, slots)
+
+    async def try_one(attack: Attack, slots: asyncio.Semaphore) -> None:
+        daemon = daemon_number()
+        async with slots:
+            said, result = await world.attack_by_dialogue(attack, daemon=daemon)
+        ran = said.startswith("RAN") and result.status in ("exited", "signalled")
+        if world.breached(attack, said, daemon=daemon) or not ran:
+            seen[attack.name] = f"{result.status}: {said[-500:]}"
+
+    runner.run(attack_all())
+    assert seen == {}
 
 
 @pytest.mark.parametrize("attack", OUTSIDE, ids=lambda attack: attack.name)

@@ -2,7 +2,7 @@
 
 from remit.testing.attacks._attack import Attack
 from remit.testing.attacks._catalog import ATTACKS, GROUPS
-from remit.testing.attacks._trying import KNOWN_OPEN, Tried, try_attacks
+from remit.testing.attacks._trying import KNOWN_OPEN, Tried, is_apart, try_attacks
 from remit.testing.attacks._world import World, applies, has_control
 
 __all__ = [
@@ -14,5 +14,6 @@ __all__ = [
     "World",
     "applies",
     "has_control",
+    "is_apart",
     "try_attacks",
 ]

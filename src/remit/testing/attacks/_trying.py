@@ -59,8 +59,7 @@ async def try_attacks(
     try:
         await world.open()
         wanted = [attack for attack in ATTACKS if applies(attack)]
-        # Those that see their own effect aren't in each other's way; the others are tried one by one.
-        alone = [attack for attack in wanted if attack.evidence != "says" or attack in BOUNDS]
+        alone = [attack for attack in wanted if not is_apart(attack)]
         slots = asyncio.Semaphore(_AT_ONCE)
         async with asyncio.TaskGroup() as group:
             for attack in wanted:
@@ -71,6 +70,11 @@ async def try_attacks(
             await _try_in_time(world, attack, ends, slots, tell)
     finally:
         await world.close()
+
+
+def is_apart(attack: Attack) -> bool:
+    """Whether it sees its own effect and takes nothing from others, so that it may run beside them."""
+    return attack.evidence == "says" and attack not in BOUNDS
 
 
 async def _try_in_time(

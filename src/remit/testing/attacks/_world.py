@@ -198,6 +198,16 @@ class World:
             self._command(attack.language, self.filled(attack, daemon=daemon), attack.name)
         )
 
+    async def attack_by_dialogue(self, attack: Attack, *, daemon: str) -> tuple[str, CommandResult]:
+        """Runs the attack as a program that is talked to, as tool servers are; what it said, and its end."""
+        script = self.filled(attack, daemon=daemon)
+        dialogue = self.checkout.converse(self._command(attack.language, script, attack.name))
+        heard = b""
+        while part := await dialogue.hear():
+            heard += part
+        result = await dialogue.wait()
+        return heard.decode("utf-8", "replace") + result.text, result
+
     def _command(self, language: str, script: str, name: str) -> CommandSpec:
         return CommandSpec(
             call_id=f"{name}-{secrets.token_hex(4)}", argv=_argv(language, script), timeout_ms=self.timeout_ms
