@@ -181,7 +181,7 @@ async def test_it_is_made_once(bench: Bench) -> None:
     assert git(bench.root, "rev-parse", "other") == first, "the same content at the same moment"
 
 
-@pytest.mark.parametrize("died", ["_copy_objects", "create_branch", "after"])
+@pytest.mark.parametrize("died", ["copy_objects", "create_branch", "after"])
 async def test_a_death_half_way_is_made_good(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, died: str
 ) -> None:

@@ -21,7 +21,7 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -29,7 +29,8 @@ from pathlib import Path
 from typing import Literal
 
 from remit.errors import NodeError
-from remit.workspaces._changes import Blobs, Change, Content, shown
+from remit.workspaces._branch_commits import CommitBuilder, copy_objects, find_identity
+from remit.workspaces._changes import Change, shown
 from remit.workspaces._continuing import load_base_commit
 from remit.workspaces._delivery import DeliveryOrder, Outcome, refused_paths
 from remit.workspaces._git import Git
@@ -43,21 +44,12 @@ from remit.workspaces._references import (
     find_clash,
     where_checked_out,
 )
-from remit.workspaces._repository import Repository, read_repository, read_settings, shadow_repository
+from remit.workspaces._repository import Repository, read_repository
 from remit.workspaces._snapshot import Bundle, RunFolder
-from remit.workspaces.keeper._tree import show_path
 
 __all__ = ["BranchDelivery", "BranchOrder", "Branches", "has_branches", "recover_branches"]
 
-_EMPTY_TREE = {
-    "sha1": "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
-    "sha256": "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
-}
 _MARKS = "branches"
-_NO_FILTER = {b"unspecified", b"unset", b"set"}
-_FOUND_SUBJECT = "Uncommitted work, as run {run} found it"
-REMIT = ("Remit", "remit@localhost")
-"""Who commits where the user's settings name nobody."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,22 +140,24 @@ class Branches:
             load_base_commit, RunFolder.of(self._data, order.run_id).folder, root=order.root
         )
         async with self._scratch(order) as scratch:
-            builder = _Builder(self._git, repository, bundle.blobs, scratch, self._user, commit)
+            builder = CommitBuilder(self._git, repository, bundle.blobs, scratch, self._user, commit)
             await builder.begin()
             filtered = await builder.find_filtered(changes)
             if filtered:
                 why = "a filter of the repository (such as LFS) makes what git keeps of them, and none is run"
                 return Outcome(status="refused", paths=filtered, why=why)
-            identity = await _identity(self._git, repository, self._user)
+            identity = await find_identity(self._git, repository, self._user)
             at_s = receipt.at_s if receipt is not None else int(now.timestamp())
-            made = await builder.commit(changes, wanted, identity, at_s)
+            made = await builder.commit(
+                changes, run_id=order.run_id, message=wanted.message, identity=identity, at_s=at_s
+            )
             begun = BranchDelivery(
                 "begun", str(order.root), wanted.branch, made, at_s, str(repository.common_dir)
             )
             self._write(order, begun)
             try:
                 with _marked(self._data, self._path(order, wanted.branch)):
-                    await asyncio.to_thread(_copy_objects, builder.git_dir / "objects", repository.objects)
+                    await asyncio.to_thread(copy_objects, builder.git_dir / "objects", repository.objects)
                     await asyncio.to_thread(create_branch, repository, wanted.branch, made)
             except BranchInTheWay as clash:
                 self._forget(order, wanted.branch, receipt)
@@ -313,163 +307,3 @@ def _settle(path: Path, found: BranchDelivery) -> None:
 def has_branches(data: Path, run_id: str) -> bool:
     """Whether a run ever had a branch made of its changes."""
     return any((RunFolder.of(data, run_id).folder / "deliveries").glob("*.branch"))
-
-
-class _Builder:
-    """Builds trees and commits in a git folder of the node's own, as `git add` would have them."""
-
-    def __init__(
-        self,
-        git: Git,
-        repository: Repository,
-        blobs: Blobs,
-        scratch: Path,
-        user: UserSettings,
-        base: str | None,
-    ) -> None:
-        self._git = git
-        self._repository = replace(repository, head=base)
-        self._blobs = blobs
-        self._scratch = scratch
-        self._user = user
-        self._base = base
-        self.git_dir = scratch / "git"
-
-    async def begin(self) -> None:
-        """Stand at the base commit, with the user's line ends and attributes in force, and no filter."""
-        repository = self._repository
-        own = repository.common_dir / "info/attributes"
-        line_ends = dict(self._user.line_ends) | dict(repository.line_ends)
-        settings = line_ends | {"core.safecrlf": "false", "core.filemode": "true", "core.symlinks": "true"}
-        text = own.read_text("utf-8", "surrogateescape") if own.is_file() else ""
-        await asyncio.to_thread(
-            shadow_repository, repository, self.git_dir, attributes=text, settings=settings
-        )
-        if self._base is not None:
-            await self._run("read-tree", self._base)
-
-    async def find_filtered(self, changes: Sequence[Change]) -> tuple[str, ...]:
-        """The changed paths that git would have a filter work on."""
-        stdin = b"".join(os.fsencode(change.path) + b"\0" for change in changes)
-        answered = await self._run("check-attr", "--cached", "-z", "--stdin", "filter", stdin=stdin)
-        fields = answered.split(b"\0")
-        entries = zip(fields[::3], fields[2::3], strict=False)
-        return tuple(show_path(os.fsdecode(path)) for path, value in entries if value not in _NO_FILTER)
-
-    async def commit(
-        self, changes: Sequence[Change], wanted: BranchOrder, identity: tuple[str, str], at_s: int
-    ) -> str:
-        """The commit that holds the changes; below it, where it is needed, one with what was uncommitted."""
-        repository, parent = self._repository, self._base
-        before = _EMPTY_TREE[repository.object_format]
-        if parent is not None:
-            before = (await self._run("rev-parse", f"{parent}^{{tree}}")).decode().split()[-1]
-        found = await self._tree({change.path: change.base for change in changes}, "found")
-        if found != before:
-            subject = _FOUND_SUBJECT.format(run=wanted.order.run_id)
-            parent = await self._commit(found, parent, f"{subject}\n", identity, at_s)
-        result = await self._tree({change.path: change.result for change in changes}, "result")
-        return await self._commit(result, parent, wanted.message, identity, at_s)
-
-    async def _tree(self, sides: Mapping[str, Content | None], name: str) -> str:
-        """The tree with these contents at their paths."""
-        laid_out = self._scratch / name
-        gone = [path for path, content in sides.items() if content is None]
-        there = [path for path, content in sides.items() if content is not None]
-        await asyncio.to_thread(_lay_out, laid_out, sides, self._blobs)
-        if gone:
-            await self._update_index(gone, laid_out, "--force-remove")
-        if there:
-            await self._update_index(there, laid_out, "--add", "--replace")
-        return (await self._run("write-tree", "--missing-ok")).decode().strip()
-
-    async def _update_index(self, paths: Sequence[str], laid_out: Path, *options: str) -> None:
-        stdin = b"".join(os.fsencode(path) + b"\0" for path in paths)
-        await self._git.run(
-            "update-index",
-            *options,
-            "-z",
-            "--stdin",
-            git_dir=self.git_dir,
-            work_tree=laid_out,
-            stdin=stdin,
-        )
-
-    async def _commit(
-        self, tree: str, parent: str | None, message: str, identity: tuple[str, str], at_s: int
-    ) -> str:
-        date = f"@{at_s} +0000"
-        extra = {
-            f"GIT_{role}_{key}": value
-            for role in ("AUTHOR", "COMMITTER")
-            for key, value in (("NAME", identity[0]), ("EMAIL", identity[1]), ("DATE", date))
-        }
-        parents = ["-p", parent] if parent is not None else []
-        stdin = message.encode("utf-8", "replace")
-        made = await self._git.run(
-            "commit-tree", tree, *parents, git_dir=self.git_dir, stdin=stdin, extra=extra
-        )
-        return made.decode().strip()
-
-    async def _run(self, *arguments: str, stdin: bytes = b"") -> bytes:
-        return await self._git.run(*arguments, git_dir=self.git_dir, work_tree=self._scratch, stdin=stdin)
-
-
-def _lay_out(folder: Path, sides: Mapping[str, Content | None], blobs: Blobs) -> None:
-    """The contents as files, in a folder of the node's own."""
-    folder.mkdir(mode=0o700)
-    for path, content in sides.items():
-        if content is None:
-            continue
-        target = folder / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        data = blobs.read(content)
-        if hashlib.sha256(data).hexdigest() != content.sha256:
-            raise NodeError("the bytes kept for this run are damaged", reason="lost")
-        if content.mode == "120000":
-            os.symlink(data, os.fsencode(target))
-            continue
-        target.write_bytes(data)
-        target.chmod(0o755 if content.mode == "100755" else 0o644)
-
-
-async def _identity(git: Git, repository: Repository, user: UserSettings) -> tuple[str, str]:
-    """Who commits: as the repository's own settings say, else the user's, else Remit."""
-    own = await read_settings(git, repository.common_dir / "config")
-    name, email = (own.get(key) or user.settings.get(key) for key in ("user.name", "user.email"))
-    if not name or not email:
-        return REMIT
-    cleaned = tuple(
-        "".join(char for char in text if char.isprintable() and char not in "<>") for text in (name, email)
-    )
-    return (cleaned[0].strip(), cleaned[1].strip()) if all(text.strip() for text in cleaned) else REMIT
-
-
-def _copy_objects(made: Path, store: Path) -> None:
-    """Put loose objects into a store; each appears whole, under the name of its content."""
-    owner = store.stat()
-    for source in sorted(made.glob("[0-9a-f][0-9a-f]/*")):
-        target = store / source.parent.name / source.name
-        if target.exists():
-            continue
-        if not target.parent.is_dir():
-            target.parent.mkdir(exist_ok=True)
-            _give(target.parent, owner)
-        unfinished = store / f"tmp_obj_remit_{secrets.token_hex(6)}"  # git's own clean-up removes such
-        try:
-            with unfinished.open("xb") as file:
-                file.write(source.read_bytes())
-                file.flush()
-                os.fsync(file.fileno())
-            unfinished.chmod(0o444)
-            _give(unfinished, owner)
-            os.rename(unfinished, target)
-        finally:
-            with suppress(FileNotFoundError):
-                unfinished.unlink()
-
-
-def _give(path: Path, owner: os.stat_result) -> None:
-    """The owner of the store, as far as this user may set it."""
-    with suppress(PermissionError):
-        os.chown(path, owner.st_uid, owner.st_gid)
