@@ -14,7 +14,7 @@ FIND_PYTHON = for candidate in $(PYTHON) python3 python3.13 python3.12 python3.1
 	[ -n "$$python" ] || { echo "remit needs Python 3.11 or newer: none of $(PYTHON) python3 python3.11..3.14 on PATH is" >&2; exit 2; }
 COMPILE = $(UV) pip compile --quiet --system-certs --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 
-.PHONY: help demo run test smoke lint types check bench solve docs locks wheel clean environment-run environment-dev
+.PHONY: help demo run test smoke lint types check bench soak solve docs locks wheel clean environment-run environment-dev
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ docs: environment-dev  ## check pages and links, generated pages too; make docs 
 
 bench: environment-dev  ## measure, beside the floor of each figure
 	@$(BIN)/python -m bench $(ARGS)
+
+soak: environment-dev  ## does a host leak, in ten minutes of 200 runs at once: make soak ARGS='--seconds 60'
+	@$(BIN)/python -m bench.soak $(ARGS)
 
 solve: environment-run  ## what a model solves: make solve ARGS='--model openai:gpt-5.2', or ARGS=--scripted
 	@$(BIN)/remit bench solve $(ARGS)

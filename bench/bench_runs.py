@@ -68,10 +68,10 @@ class Provider:
 
 
 @contextmanager
-def provider() -> Generator[Provider]:
+def provider(*words: str) -> Generator[Provider]:
     """A provider that plays the same to everybody."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "bench.runs_provider"],
+        [sys.executable, "-m", "bench.runs_provider", *words],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -18,6 +18,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx2
 
@@ -46,10 +47,11 @@ class Served:
     pid: int
     ready_s: float
 
-    def client(self) -> httpx2.AsyncClient:
+    def client(self, *, timeout: float = 60, **more: Any) -> httpx2.AsyncClient:
         """A client with the first key."""
+        headers = {"Authorization": f"Bearer {self.key}"}
         return httpx2.AsyncClient(
-            base_url=self.url, headers={"Authorization": f"Bearer {self.key}"}, timeout=60, trust_env=False
+            base_url=self.url, headers=headers, timeout=timeout, trust_env=False, **more
         )
 
     def mib(self) -> float:
@@ -84,10 +86,18 @@ async def serving(home: Path) -> AsyncGenerator[Served]:
         f"[host]\nmax_running = 1\nmax_queued = 100000\ndrain_ms = 0\n"
         f'[[nodes.local.workspaces]]\nref = "app"\nroot = "{root}"\nshell = true\nchecks = []\n'
     )
+    async with started(home, home / "remit.toml") as served:
+        yield served
+
+
+@asynccontextmanager
+async def started(home: Path, config: Path, **variables: str) -> AsyncGenerator[Served]:
+    """A host with these settings, in a process of its own; its data is in `data` below its home."""
     environment = {"HOME": str(home), "PATH": os.environ["PATH"], "REMIT_HOME": str(home / "data")}
+    environment |= variables
     begun = time.monotonic()
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "remit.cli", "serve", "--config", str(home / "remit.toml"),
+        sys.executable, "-m", "remit.cli", "serve", "--config", str(config),
         "--listen", "127.0.0.1:0", cwd=home, env=environment, stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
     )  # fmt: skip

@@ -1,7 +1,8 @@
 """The provider that runs are measured against, in a process of its own: `python -m bench.runs_provider`.
 
 It plays the same reviewed run to everybody who asks. One line of JSON comes out once it listens, and one for
-each line that comes in; it serves until its standard input ends.
+each line that comes in; it serves until its standard input ends. With the word `forget` it keeps no record,
+for those who go on for long and ask nothing.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ def replies() -> list[Reply]:
 
 def main() -> int:
     """Serve until standard input ends."""
-    with FakeProvider(replies()) as provider:
+    keep = 1 if "forget" in sys.argv[1:] else None
+    with FakeProvider(replies(), keep_requests=keep) as provider:
         sys.stdout.write(json.dumps({"base_url": provider.base_url, "api_key": provider.api_key}) + "\n")
         sys.stdout.flush()
         seen = 0

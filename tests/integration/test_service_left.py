@@ -69,6 +69,18 @@ async def test_the_checkout_of_a_dead_process_is_read(
             assert (storage / "kept").exists() is keep
 
 
+async def test_a_workspace_that_keeps_nothing_keeps_nothing_of_the_dead(tmp_path: Path, root: Path) -> None:
+    """The owner's `preserve = "never"` holds for what a dead process left, too."""
+    storage = tmp_path / "data/checkouts/run_1"
+    async with node_of(tmp_path, root) as node:
+        await node.open("run_1")
+        await kill_keeper(node, storage)
+        async with node_of(tmp_path, root, preserve="never") as later:
+            cleanup = CleanupRequest(run_id="run_1", generation=2, keep=True)
+            assert not (await later.ask(cleanup, CleanedUp)).kept
+            assert not storage.exists()
+
+
 async def test_the_checkout_of_a_living_process_is_left_alone(tmp_path: Path, root: Path) -> None:
     """R57: what another process has open is neither read nor removed."""
     async with node_of(tmp_path, root) as node, node_of(tmp_path, root) as other:

@@ -295,6 +295,26 @@ async def test_cancel_while_preparing(tmp_path: Path, root: Path) -> None:
         assert list((tmp_path / "data/checkouts").iterdir()) == []
 
 
+async def test_cancel_while_opening(tmp_path: Path, root: Path) -> None:
+    """R3, R57: wherever an opening is broken off, nothing of its checkout is left."""
+    folder = tmp_path / "data/checkouts"
+    async with node_of(tmp_path, root) as node:
+        for number in range(60):
+            run_id = f"run_{number}"
+            base = (await node.prepare(run_id)).base
+            async with asyncio.TaskGroup() as group:
+                request = OpenRequest(run_id=run_id, workspace_ref="app", base=base)
+                task = group.create_task(node.service.handle(request))
+                await asyncio.sleep(number % 30 / 1000)
+                await node.ask(CancelRequest(run_id=run_id, grace_ms=0), Cancelled)
+            assert task.result() is not None
+            await node.cleanup(run_id)
+            assert list(folder.iterdir()) == [], number
+        await asyncio.sleep(0.5)
+        assert list(folder.iterdir()) == []
+        assert node.service.opened_count == node.service.cleaned_up_count
+
+
 async def test_checks_that_are_worse(tmp_path: Path, root: Path) -> None:
     """A check that passed on the base and fails now is worse, and the end of its output is told."""
     write(root, {"app.py": "def add(a, b):\n    return a + b\n"})
@@ -396,6 +416,16 @@ async def test_a_kept_checkout(tmp_path: Path, root: Path) -> None:
     async with node_of(tmp_path, root):
         assert not old.exists()
         assert (Path(cleaned.folder) / "upper/kept.txt").exists()
+
+
+async def test_a_workspace_that_keeps_nothing(tmp_path: Path, root: Path) -> None:
+    """The node's owner has the last word: whatever a run asks for, its checkout is removed."""
+    async with node_of(tmp_path, root, preserve="never") as node:
+        opened = await node.open()
+        assert opened is not None
+        cleaned = await node.cleanup(keep=True)
+        assert (cleaned.kept, cleaned.folder) == (False, None)
+    assert not list((tmp_path / "data/checkouts").iterdir())
 
 
 async def test_a_delivery_outlives_the_node(tmp_path: Path, root: Path) -> None:

@@ -247,6 +247,16 @@ def test_ollama_needs_no_table(home: Path, tmp_path: Path) -> None:
     assert (provider.url, provider.api_key) == ("http://127.0.0.1:11434", None)
 
 
+def test_a_binding_keeps_checkouts_as_its_workspace_says(home: Path, tmp_path: Path) -> None:
+    """`preserve` of a workspace holds where its binding has none of its own."""
+    text = '[[nodes.local.workspaces]]\nref = "app"\nroot = "."\npreserve = "always"\n'
+    text += '[bindings.usual]\nworkspace = "app"\n[bindings.own]\nworkspace = "app"\npreserve = "never"\n'
+    text += '[bindings.elsewhere]\nworkspace = "of-a-node"\n'
+    config = load(home, tmp_path, named=write(tmp_path / "remit.toml", text))
+    kept = {name: binding.preserve for name, binding in config.bindings.items()}
+    assert kept == {"usual": "always", "own": "never", "elsewhere": "failed"}
+
+
 def test_models_are_name_and_model() -> None:
     """`--model gpt` isn't a model; the message shows how one is written."""
     for wrong in ("gpt-5.2", ":x", "x:", "a b:c", ""):

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 import remit
 from remit.api._operation import Answer, Call, Operation, Says, json_answer, plain_json
+from remit.api._process import process_gauges
 from remit.api._shapes import Health
 from remit.work import BOUNDS_MS, Metrics
 
@@ -42,6 +43,7 @@ def _lines(call: Call) -> Iterator[str]:
         "remit_runs_queued": places.queued,
         "remit_http_requests_open": call.doors.traffic.open["request"],
         "remit_streams_open": call.doors.traffic.open["stream"],
+        **process_gauges(),
     }
     for name, value in gauges.items():
         yield f"# TYPE {name} gauge"

@@ -71,7 +71,8 @@ def load_config(
     workspaces = _workspaces(shape, files)
     servers = _servers(shape, files)
     _check_server_names(workspaces, servers, files)
-    bindings = _bindings(shape, files) or default_bindings()
+    bindings = _bindings(shape, files, {workspace.ref: workspace for workspace in workspaces})
+    bindings = bindings or default_bindings()
     return Config(
         data=data,
         environment=environment,
@@ -314,13 +315,17 @@ def _check_server_names(
             )
 
 
-def _bindings(shape: FileShape, files: Sequence[ConfigFile]) -> dict[str, Binding]:
+def _bindings(
+    shape: FileShape, files: Sequence[ConfigFile], workspaces: Mapping[str, WorkspaceSettings]
+) -> dict[str, Binding]:
     found: dict[str, Binding] = {}
     for name, table in shape.bindings.items():
         if "name" in table:
             where = _origin(("bindings", name), files)
             raise ConfigError(f"{where}`bindings.{name}.name`: a binding's name is the key of its table")
-        found[name] = _check(Binding, {"name": name, **table}, ("bindings", name), files)
+        workspace = workspaces.get(str(table.get("workspace")))
+        usual = {} if workspace is None else {"preserve": workspace.preserve}
+        found[name] = _check(Binding, {"name": name, **usual, **table}, ("bindings", name), files)
     return found
 
 

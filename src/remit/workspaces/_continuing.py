@@ -31,6 +31,7 @@ __all__ = [
     "copy_kept",
     "find_kept",
     "find_left",
+    "find_ref",
     "keeps_checkout",
     "load_base_commit",
     "load_root",
@@ -155,6 +156,11 @@ def find_left(data: Path, run_id: str) -> tuple[Storage, BasePin, str, Literal["
             reason="refused",
         )
     return storage, _load_pin(run_id, workspace), workspace["ref"], isolation
+
+
+def find_ref(data: Path, run_id: str) -> str | None:
+    """The workspace that a run of this node worked in; None: that isn't on record. Blocking."""
+    return _load_workspace(RunFolder.of(data, run_id).folder).get("ref")
 
 
 def keeps_checkout(data: Path, run_id: str) -> bool:

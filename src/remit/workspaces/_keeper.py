@@ -29,6 +29,8 @@ __all__ = ["Keeper"]
 
 _START_TIMEOUT_S: Final = 20.0
 _END_TIMEOUT_S: Final = 10.0
+_GONE_WITHIN_S: Final = 10.0
+"""For a keeper whose opening is taken back; it looks up between the steps of its work."""
 _BUSY_PAUSE_S: Final = 0.002
 
 
@@ -141,7 +143,8 @@ class Keeper:
             _, answer = link.send_order(order)
             return link, await answer
         except BaseException:
-            link.close()
+            # While it is there it holds the checkout's folder, or makes it anew where it was just removed.
+            await link.end(within_s=_GONE_WITHIN_S)
             raise
 
     async def _hand_over(self, theirs: socket.socket) -> None:

@@ -104,6 +104,24 @@ class KeeperLink(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    async def end(self, *, within_s: float) -> None:
+        """Says that nothing more comes, and closes once the keeper has gone or the time is over.
+
+        Cancellation: it waits all the same, and raises it then.
+        """
+        cancelled: asyncio.CancelledError | None = None
+        if self._transport is not None and self._lost is None:
+            self._transport.write_eof()
+            ends = asyncio.get_running_loop().time() + within_s
+            while not self._closed.done() and (left := ends - asyncio.get_running_loop().time()) > 0:
+                try:
+                    await asyncio.wait({self._closed}, timeout=left)
+                except asyncio.CancelledError as error:
+                    cancelled = error
+        self.close()
+        if cancelled is not None:
+            raise cancelled
+
     async def wait_closed(self) -> None:
         """Returns when the connection is closed, from either end."""
         await asyncio.shield(self._closed)

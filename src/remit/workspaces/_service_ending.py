@@ -92,7 +92,8 @@ async def close_run(node: NodeParts, run: NodeRun, *, keep: bool) -> tuple[Path 
         checkout, run.checkout, run.tools, run.servers = run.checkout, None, None, None
         if checkout is None:
             return None, ()
-        keep = keep and checkout.isolation != "in_place"  # there is no copy that could be kept
+        # Of a run in place there is no copy that could be kept, and the node's owner has the last word.
+        keep = keep and checkout.isolation != "in_place" and run.get_prepared().settings.preserve != "never"
         try:
             problems = await checkout.close(keep=keep)
             node.cleaned_up_count += 1

@@ -12,7 +12,7 @@ from remit.contract import CleanedUp, CleanupRequest, Snapshot, SnapshotRequest
 from remit.errors import NodeError
 from remit.workspaces._base import BasePin
 from remit.workspaces._collect import MAX_CHANGED, IgnoreMemory
-from remit.workspaces._continuing import find_left, read_facts_of_copy
+from remit.workspaces._continuing import find_left, find_ref, read_facts_of_copy
 from remit.workspaces._in_place_record import InPlaceRecord, end_record, find_record, note_died
 from remit.workspaces._kept import KEPT, mark_kept
 from remit.workspaces._protection import ignores_case
@@ -110,13 +110,20 @@ async def clean_up_left(node: NodeParts, request: CleanupRequest) -> CleanedUp:
     if await _settle_in_place(node, request.run_id) is not None:
         await asyncio.to_thread(end_record, RunFolder.of(node.data, request.run_id))
     folder = node.data / "checkouts" / request.run_id
-    kept = await asyncio.to_thread(_put_away, folder, keep=request.keep)
+    keep = request.keep and not await asyncio.to_thread(_never_keeps, node, request.run_id)
+    kept = await asyncio.to_thread(_put_away, folder, keep=keep)
     return CleanedUp(
         run_id=request.run_id,
         generation=request.generation,
         kept=kept,
         folder=str(folder) if kept else None,
     )
+
+
+def _never_keeps(node: NodeParts, run_id: str) -> bool:
+    """Whether the node's owner wants no checkout of the run's workspace kept."""
+    settings = node.workspaces.get(find_ref(node.data, run_id) or "")
+    return settings is not None and settings.preserve == "never"
 
 
 def _put_away(folder: Path, *, keep: bool) -> bool:

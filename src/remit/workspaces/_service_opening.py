@@ -28,6 +28,8 @@ __all__ = ["open_run"]
 
 
 _MAX_RECORDED = 2_000_000
+_REMOVED_AFTER = 20
+_PAUSE_S = 0.05
 
 
 async def open_run(node: NodeParts, request: OpenRequest) -> Opened:
@@ -72,8 +74,7 @@ async def _make_checkout(node: NodeParts, run: NodeRun, prepared: PreparedWorksp
         checkout = await _open_checkout(node, run, prepared, storage)
     except BaseException:
         if is_new:
-            with suppress(OSError):
-                await asyncio.to_thread(remove_unless_held, storage)  # another process may have opened it
+            await _take_back(storage)
         raise
     run.checkout = checkout
     run.put_away.clear()
@@ -98,6 +99,15 @@ async def _make_checkout(node: NodeParts, run: NodeRun, prepared: PreparedWorksp
         secrets=prepared.secrets,
         child_changes=lambda child: asyncio.to_thread(changes_to_take_over, node.data, run.run_id, child),
     )
+
+
+async def _take_back(storage: Path) -> None:
+    """Remove what an opening that failed has made, unless another process has opened it."""
+    for _ in range(_REMOVED_AFTER):
+        with suppress(OSError):
+            if await asyncio.to_thread(remove_unless_held, storage):
+                return
+        await asyncio.sleep(_PAUSE_S)  # its keeper is about to end
 
 
 def _facts_before(folder: RunFolder, prepared: PreparedWorkspace) -> Facts:

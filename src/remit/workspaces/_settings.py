@@ -116,7 +116,7 @@ class WorkspaceSettings(Model):
     mcp: tuple[str, ...] = ()
     """Names of the MCP servers that runs here may use."""
     preserve: Preserve = "failed"
-    """Which ended runs keep their checkout."""
+    """Which ended runs keep their checkout where no request or binding says so; `never` always holds."""
     max_read_bytes: _Bytes = 1_048_576
     max_write_bytes: _Bytes = 1_048_576
     max_output_bytes: _Bytes = 1_048_576

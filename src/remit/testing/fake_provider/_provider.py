@@ -28,11 +28,21 @@ class FakeProvider:
         replies: What to answer; more can be added by `script`. A plain text is a reply with that text.
         dialect: How strict it is, and whom it imitates.
         delay_ms: Wait before every answer, besides what its reply says; 0 for benches.
+        keep_requests: How many of the newest requests stay on record; None: all of them.
     """
 
-    def __init__(self, replies: Replies = (), *, dialect: Dialect | None = None, delay_ms: int = 0) -> None:
+    def __init__(
+        self,
+        replies: Replies = (),
+        *,
+        dialect: Dialect | None = None,
+        delay_ms: int = 0,
+        keep_requests: int | None = None,
+    ) -> None:
         self.dialect: Dialect = dialect or OpenAIChatDialect()
         self.delay_ms = delay_ms
+        self._keep_requests = keep_requests
+        self._count = 0
         self._lock = threading.Lock()
         self._replies = as_replies(replies)
         self._requests: list[RecordedRequest] = []
@@ -154,7 +164,11 @@ class FakeProvider:
         with self._arrived:
             # Who only looks at what there is asks nothing of a model.
             looks = request.method == "GET" or request.path.startswith("/api/show")
-            (self._looks if looks else self._requests).append(recorded)
+            record = self._looks if looks else self._requests
+            record.append(recorded)
+            self._count += not looks
+            if self._keep_requests is not None:
+                del record[: -self._keep_requests]
             self._arrived.notify_all()
         return recorded
 
@@ -166,7 +180,7 @@ class FakeProvider:
 
     def _take(self, request: RecordedRequest) -> tuple[Reply | None, int]:
         with self._lock:
-            number = len(self._requests)
+            number = self._count
             for position, reply in enumerate(self._replies):
                 if reply.matches(request):
                     if not reply.repeat:
