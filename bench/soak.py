@@ -117,7 +117,7 @@ async def look_at(served: Served, home: Path) -> Look:
     )
 
 
-async def quiet(served: Served, home: Path, *, like: Look | None) -> Look:
+async def quiet(served: Served, home: Path, *, like: Look | None, at_once: int = 0) -> Look:
     """Look again and again until nothing goes on, and no more is there than in what it is compared with.
 
     What an idle host holds goes down for a while: connections to providers, threads of pools.
@@ -126,15 +126,18 @@ async def quiet(served: Served, home: Path, *, like: Look | None) -> Look:
     while True:
         found = await look_at(served, home)
         still = not (found.runs or found.work or found.streams or found.residencies)
-        if (still and (like is None or not excess(found, like))) or time.monotonic() > ends:
+        if (still and (like is None or not excess(found, like, at_once))) or time.monotonic() > ends:
             return found
         await asyncio.sleep(1)
 
 
-def excess(found: Look, like: Look) -> list[str]:
-    """What there is more of than there was."""
-    slack = {"threads": 8, "tasks": 2, "descriptors": 24}
-    """Pools of threads and connections for reading fill up with use, and are bounded."""
+def excess(found: Look, like: Look, at_once: int) -> list[str]:
+    """What there is more of than there was, but for what is bounded and stays for the next use.
+
+    That is: threads of pools, connections for reading, and connections to the provider, of which an idle one
+    is closed when the next one is given back, at most 256 in all.
+    """
+    slack = {"threads": 8, "tasks": 2, "descriptors": 16 + min(256, at_once)}
     return [
         f"{name}: {getattr(found, name)}, at first {getattr(like, name)}"
         for name in Look.__dataclass_fields__
@@ -203,9 +206,9 @@ async def soak(home: Path, fake: Provider, *, seconds: float, at_once: int, seed
                 watching = group.create_task(watch(served, crowd, stop, seconds))
                 group.create_task(crowd.play_until(stop, at_once))
             took = time.monotonic() - began
-        after = await quiet(served, home, like=before)
+        after = await quiet(served, home, like=before, at_once=at_once)
         print(f"     at last:  {after}", flush=True)
-        wrong += excess(after, before)
+        wrong += excess(after, before, at_once)
         last, points = resident_kib(served.pid), watching.result()
     print(f"     {crowd.ended.total()} runs in {took:.0f} s: {dict(crowd.ended)}")
     print(f"     {dict(crowd.acts)}")

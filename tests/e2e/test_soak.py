@@ -22,7 +22,7 @@ def soak(*arguments: str, timeout_s: float) -> tuple[int, str]:
 @pytest.mark.timeout(300)
 def test_a_host_lets_go_of_everything() -> None:
     """S75: after clients that hung up, came back and cancelled, an idle host holds what it held before."""
-    code, said = soak("--seconds", "15", "--at-once", "40", timeout_s=280)
+    code, said = soak("--seconds", "12", "--at-once", "40", timeout_s=280)
     assert code == 0, said
     assert "nothing leaks" in said
 
