@@ -14,7 +14,8 @@ from remit.errors import NodeError
 from remit.workspaces._base import BasePin
 from remit.workspaces._failures import WorkspaceRefused
 from remit.workspaces._pinning import Bases, find_workspace_root
-from remit.workspaces._private_git import HISTORY_DEPTH, copy_private_git
+from remit.workspaces._private_git import HISTORY_DEPTH
+from remit.workspaces.keeper._git_folder import copy_private_git
 
 FILES = {
     "README.md": "hello\n",

@@ -15,7 +15,6 @@ from remit.workspaces._base import BasePin
 from remit.workspaces._changes import Blobs
 from remit.workspaces._collect import collect_changes
 from remit.workspaces._pinning import Bases
-from remit.workspaces._private_git import copy_private_git
 from remit.workspaces.keeper._tree import record_tree, scan_recorded, scan_upper
 
 SAFE = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
@@ -32,7 +31,8 @@ def request_for(pin: BasePin, data: Path, name: str = "c1") -> CheckoutRequest:
         storage=storage,
         data=data,
         is_git=True,
-        git_dir=copy_private_git(Path(pin.private_git), storage / "git"),
+        git_dir=storage / "git",
+        git_template=Path(pin.private_git),
         object_stores=tuple(map(Path, pin.object_stores)),
         carry=(".venv",),
         environment=SAFE,
@@ -43,6 +43,35 @@ async def said(checkout, text: str) -> str:
     result = await run(checkout, text)
     assert result.exit_code == 0, result.text
     return result.stdout.decode().strip()
+
+
+@pytest.mark.parametrize("isolation", ["overlay", "copy"])
+async def test_git_folder_is_made_for_the_first_look(tmp_path: Path, isolation: str) -> None:
+    """A checkout that nothing looks into gets no git folder; whoever looks first sees the private one."""
+    root = make_repository(tmp_path / "repo", {"a.txt": "a\n"})
+    (root / ".git/config").write_text((root / ".git/config").read_text() + "# token-of-the-user\n")
+    data = tmp_path / "data"
+    pin = await Bases(data, environment={"HOME": str(tmp_path / "home")}).pin(root)
+    async with await Keeper.start(data=data) as keeper:
+        for name in ("c1", "c2", "c3"):
+            request = replace(request_for(pin, data, name), isolation=isolation)
+            checkout = await keeper.open(request)
+            assert not (request.storage / "git").exists()
+            if name == "c1":
+                read = await checkout.call("read_file", {"relative_path": ".git/config"})
+                assert "[core]" in str(read["content"])
+                assert "token-of-the-user" not in str(read["content"])
+            elif name == "c2":
+                assert "token-of-the-user" not in await said(checkout, "cat .git/config")
+                assert await said(checkout, "git log --format=%s") == await said(
+                    checkout, "git log --format=%s"
+                )
+            assert (request.storage / "git").exists() is (name != "c3")
+            assert await checkout.close(keep=True) == ()
+            again = await keeper.open(replace(request, generation=2))
+            assert await said(again, "git status --porcelain") == ""
+            assert await again.close() == ()
+            assert not request.storage.exists()
 
 
 @pytest.mark.parametrize("isolation", ["overlay", "copy"])

@@ -35,6 +35,8 @@ class CheckoutRequest:
     """A git work tree may be copied whatever its size."""
     git_dir: Path | None = None
     """Shown as the tree's `.git`; None: it is left as it is."""
+    git_template: Path | None = None
+    """What `git_dir` is made from, where it isn't there, when something first looks into the tree."""
     object_stores: tuple[Path, ...] = ()
     """Folders that `git_dir` reads objects from; commands see them read-only, at their own paths."""
     carry: tuple[str, ...] = ()

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from remit.errors import NodeError
+from remit.workspaces.keeper._git_folder import write_alternates
 
-__all__ = ["NEUTRAL_ATTRIBUTES", "Git", "GitError", "make_git_folder", "write_alternates"]
+__all__ = ["NEUTRAL_ATTRIBUTES", "Git", "GitError", "make_git_folder"]
 
 NEUTRAL_ATTRIBUTES = "* -text -eol -filter -ident -working-tree-encoding !diff !merge !export-subst\n"
 """For `info/attributes`, which wins over every `.gitattributes`: bytes are taken as they are laid out."""
@@ -200,18 +201,6 @@ def make_git_folder(
     write_alternates(folder, alternates)
     (folder / "HEAD").write_text(f"{head}\n" if head else "ref: refs/heads/main\n")
     return folder
-
-
-def write_alternates(folder: Path, stores: Sequence[Path]) -> None:
-    """Name the object stores that a git folder reads from, by absolute path."""
-    lines = "".join(f"{_quote_alternate(str(store))}\n" for store in stores)
-    (folder / "objects/info/alternates").write_text(lines, "utf-8", "surrogateescape")
-
-
-def _quote_alternate(path: str) -> str:
-    if "\n" in path:  # a line that begins with a quote is read as a C string
-        return '"' + path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
-    return path
 
 
 def _render_config(settings: Mapping[str, str]) -> str:

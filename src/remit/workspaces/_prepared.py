@@ -15,7 +15,6 @@ from remit.workspaces._checkout_request import CheckoutRequest
 from remit.workspaces._checks import CheckDefinition
 from remit.workspaces._continuing import KeptCheckout
 from remit.workspaces._pinning import Bases
-from remit.workspaces._private_git import copy_private_git
 from remit.workspaces._secrets import WorkspaceSecrets
 from remit.workspaces._settings import WorkspaceSettings
 from remit.workspaces._toolchains import Toolchains
@@ -110,15 +109,11 @@ def checkout_request(
     environment: Mapping[str, str],
     allow_unconfined: bool,
 ) -> CheckoutRequest:
-    """What a keeper needs to open a checkout of a prepared base; makes the checkout's own git folder."""
+    """What a keeper needs to open a checkout of a prepared base."""
     pin, settings = workspace.pin, workspace.settings
     storage = data / "checkouts" / checkout_id
-    git_dir = None
-    if pin.private_git is not None and workspace.isolation != "in_place":
-        git_dir = storage / "git"
-        if not git_dir.exists():
-            storage.mkdir(mode=0o700, parents=True, exist_ok=True)
-            copy_private_git(Path(pin.private_git), git_dir)
+    template = Path(pin.private_git) if pin.private_git and workspace.isolation != "in_place" else None
+    git_dir = storage / "git" if template is not None else None
     allowed = {name: environment[name] for name in settings.environment_allowlist if name in environment}
     return CheckoutRequest(
         checkout_id=checkout_id,
@@ -132,6 +127,7 @@ def checkout_request(
         allow_unconfined=allow_unconfined,
         is_git=pin.has_repository,
         git_dir=git_dir,
+        git_template=template,
         read_only=(".git",) if workspace.isolation == "in_place" and pin.has_repository else (),
         object_stores=tuple(Path(store) for store in pin.object_stores) if git_dir else (),
         carry=_carried(pin, settings),

@@ -14,17 +14,16 @@ import re
 import shutil
 import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
-from remit.workspaces._git import Git, GitError, write_alternates
+from remit.workspaces._git import Git, GitError
 from remit.workspaces._repository import Repository, shadow_repository
+from remit.workspaces.keeper._git_folder import write_alternates
 
 __all__ = [
     "HISTORY_DEPTH",
     "PRIVATE_SETTINGS",
     "build_commit_store",
-    "copy_private_git",
     "finish_private_git",
     "publish_folder",
 ]
@@ -170,17 +169,3 @@ async def finish_private_git(
         (git_dir / "packed-refs").write_text(f"{commit} {branch}\n", "utf-8", "surrogateescape")
     head = f"ref: {branch}\n" if branch else f"{commit}\n"
     (git_dir / "HEAD").write_text(head, "utf-8", "surrogateescape")
-
-
-def copy_private_git(template: Path, target: Path) -> Path:
-    """Make the git folder of one checkout: it writes its own objects and reads the pin's."""
-    # Git makes the other folders when it needs them.
-    for name in ("objects/info", "refs", "info"):
-        (target / name).mkdir(parents=True)
-    for name in ("HEAD", "config", "packed-refs", "shallow", "info/attributes", "info/exclude"):
-        with suppress(FileNotFoundError):
-            (target / name).write_bytes((template / name).read_bytes())
-    if (template / "index").is_file():
-        shutil.copy2(template / "index", target / "index")  # with its time: git trusts what is older
-    write_alternates(target, [template / "objects"])
-    return target

@@ -74,6 +74,7 @@ def plan_checkout(request: CheckoutRequest, *, probe: Probe, sandbox: SandboxLev
         may_copy=may_copy,
         is_git=request.is_git,
         git_dir=str(request.git_dir) if request.git_dir else None,
+        git_template=str(request.git_template) if request.git_template else None,
         carry=request.carry,
         read_only=request.read_only,
         caches=tuple((str(cache), str(cache.relative_to(home))) for cache in within),

@@ -138,8 +138,7 @@ async def _open_checkout(
     if prepared.parent is not None:
         run.fork = await _fork(node, run, node.get_parent(prepared.parent))
     notes = () if prepared.kept is None else await copy_kept(prepared.kept, storage)
-    wanted = await asyncio.to_thread(
-        checkout_request,
+    wanted = checkout_request(
         prepared,
         checkout_id=run.run_id,
         generation=run.generation,

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from remit.workspaces.keeper import _mounts
 from remit.workspaces.keeper._copy import CopyBounds, TreeTooLarge, copy_tree, merge_tree
+from remit.workspaces.keeper._git_folder import copy_private_git
 from remit.workspaces.keeper._ownership import show_as_own
 from remit.workspaces.keeper._plan import CheckoutPlan
 from remit.workspaces.keeper._storage import Storage, remove_tree
@@ -50,6 +51,18 @@ class Opened:
     """Whether the home folder stays when the checkout is kept."""
     notes: list[str] = field(default_factory=list[str])
     """What the user should know, in words."""
+    owed: Callable[[], None] | None = None
+    """What must be done before anybody looks into the tree."""
+
+    def complete(self) -> None:
+        """Make the tree fit to be looked into. Every door to it comes through here first.
+
+        Raises:
+            OSError: It can't be made so; the next call tries again.
+        """
+        if self.owed is not None:
+            self.owed()
+            self.owed = None
 
 
 def open_checkout(plan: CheckoutPlan, *, check: Callable[[], None] = lambda: None) -> Opened:
@@ -84,7 +97,7 @@ def _open_locked(plan: CheckoutPlan, storage: Storage, lock_fd: int, check: Call
     notes: list[str] = []
     _mount_home(plan, storage, privileged=privileged)
     isolation = _make_tree(plan, storage, notes, check, privileged=privileged)
-    _mount_git(plan, storage)
+    owed = _find_owed_git(plan, storage)
     if isolation != "in_place":
         _carry(plan, storage, notes, privileged=privileged, overlaid=isolation == "overlay")
         _show_inner_mounts(plan, storage, notes)
@@ -102,6 +115,7 @@ def _open_locked(plan: CheckoutPlan, storage: Storage, lock_fd: int, check: Call
         caches=plan.caches,
         keep_home=plan.keep_home,
         notes=notes,
+        owed=owed,
     )
 
 
@@ -252,14 +266,35 @@ def _take_facts(source: Path, target: Path) -> None:
 # ---- what is mounted into the tree
 
 
-def _mount_git(plan: CheckoutPlan, storage: Storage) -> None:
+def _find_owed_git(plan: CheckoutPlan, storage: Storage) -> Callable[[], None] | None:
+    """What still has to be done before `.git` is the checkout's own; None: nothing.
+
+    A git folder is a dozen new files, and many a checkout is never looked into: it is made when one is.
+    """
     if plan.git_dir is None or plan.isolation == "in_place":
+        return None
+    if plan.git_template is not None and not os.path.isdir(plan.git_dir):
+        return lambda: _mount_git(plan, storage)
+    _mount_git(plan, storage)
+    return None
+
+
+def _make_git(plan: CheckoutPlan) -> str | None:
+    """The checkout's own git folder, made where it isn't there yet; None: it has none."""
+    if plan.git_dir is not None and plan.git_template is not None and not os.path.isdir(plan.git_dir):
+        copy_private_git(Path(plan.git_template), Path(plan.git_dir))
+    return plan.git_dir
+
+
+def _mount_git(plan: CheckoutPlan, storage: Storage) -> None:
+    git_dir = _make_git(plan)
+    if git_dir is None:
         return
     target = storage.merged / ".git"
     if not _is_folder(target):
         target.unlink(missing_ok=True)
         target.mkdir()
-    _mounts.bind(Path(plan.git_dir), target)
+    _mounts.bind(Path(git_dir), target)
 
 
 def _carry(
@@ -408,10 +443,11 @@ def _open_without_namespace(
             _copy_home(made, storage)
         root, isolation = str(storage.tree), "copy"
         notes.append(f"the checkout is at {root}, not at the workspace's own path")
-        if plan.git_dir is not None:
+        git_dir = _make_git(plan)
+        if git_dir is not None:
             git = storage.tree / ".git"
             if not git.exists():
-                git.write_text(f"gitdir: {plan.git_dir}\n")
+                git.write_text(f"gitdir: {git_dir}\n")
     return Opened(
         storage=storage,
         root=root,

@@ -47,6 +47,8 @@ class CheckoutPlan:
     """A git work tree may be copied whatever its size."""
     git_dir: str | None
     """Shown as the tree's `.git`; None: the tree's own is left as it is."""
+    git_template: str | None
+    """What `git_dir` is made from where it isn't there; None: it is."""
     carry: tuple[str, ...]
     """Relative folders taken from the root when the base is another folder."""
     read_only: tuple[str, ...]

@@ -166,6 +166,7 @@ class Session:
         elif self._closing is not None:
             self._fail(number, "cancelled", "the checkout is being closed")
         else:
+            self._opened.complete()
             return True
         return False
 
@@ -281,6 +282,7 @@ class Session:
         return os.path.join(self._opened.root, order.cwd) if order.cwd else self._opened.root
 
     def _call(self, number: int, params: dict[str, Any]) -> None:
+        self._opened.complete()
         job = Job(
             number, params["operation"], params["arguments"], lambda body: self._channel.send(number, body)
         )
