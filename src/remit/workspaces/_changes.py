@@ -118,11 +118,15 @@ def sort_changes(changes: Iterable[Change]) -> tuple[Change, ...]:
 
 
 class Blobs:
-    """Bytes kept by their SHA-256, in one folder."""
+    """Bytes kept by their SHA-256, in one folder, which is made when the first are kept."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def make(self) -> None:
+        """Make the folder, where it isn't there yet."""
+        for folder in (self._folder.parent, self._folder):  # each with this mode, not the last alone
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def path(self, sha256: str) -> Path:
         """Where the bytes lie."""
@@ -161,6 +165,7 @@ class Blobs:
         return sha256, size, mode
 
     def _unfinished(self) -> Path:
+        self.make()
         return self._folder / f"unfinished-{secrets.token_hex(8)}"
 
 

@@ -85,7 +85,7 @@ async def collect_changes(
     if len(names) > MAX_PATCHED:
         raise TreeTooLarge(f"{len(names)} files changed; a patch holds at most {MAX_PATCHED}")
     reader = _Reader(pin=pin, listing=listing, result=result, blobs=blobs)
-    changes = await asyncio.to_thread(reader.read, names)
+    changes = await asyncio.to_thread(reader.read, names) if names else []
     changes = [await _restore_base(git, pin, listing, blobs, change) for change in changes]
     return Changes(
         changes=sort_changes(change for change in changes if change.base != change.result),
@@ -97,6 +97,8 @@ async def collect_changes(
 
 def _resolve(scan: Scan, listing: Listing) -> dict[str, Found | None]:
     """Every path that may differ, with what lies there now; None: nothing."""
+    if not (scan.found or scan.opaque or scan.special or scan.folders & listing.keys()):
+        return {}  # a large listing isn't sorted for nothing
     order = sorted(listing)
     names: dict[str, Found | None] = {}
     for found in scan.found:

@@ -49,6 +49,8 @@ def note_fork(child: RunFolder, *, parent_id: str, at_fork: Bundle, parent: RunF
     """Remember whose child it is, and let it have the bytes that its changes are told against. Blocking."""
     child.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     (child.folder / _PARENT).write_text(parent_id)
+    if at_fork.changes.changes:
+        child.blobs.make()
     for change in at_fork.changes.changes:
         for content in (change.base, change.result):
             if content is not None:

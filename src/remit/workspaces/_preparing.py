@@ -29,7 +29,7 @@ from remit.workspaces._owner import note_owner
 from remit.workspaces._pinning import Bases, find_workspace_root
 from remit.workspaces._prepared import BaseReader, PreparedWorkspace, checkout_request
 from remit.workspaces._probe import choose_sandbox, require_network, sandbox_notes
-from remit.workspaces._secrets import read_secrets
+from remit.workspaces._secrets import WorkspaceSecrets, read_secrets
 from remit.workspaces._settings import WorkspaceSettings
 from remit.workspaces._setup import (
     SetupDone,
@@ -195,7 +195,7 @@ class Preparer:
             brief=Brief("", ()),
             notes=(),
             cached=False,
-            secrets=await asyncio.to_thread(read_secrets, settings.secrets, environment=self._environment),
+            secrets=await self._read_secrets(settings),
             kept=kept,
         )
         return workspace, (
@@ -205,6 +205,11 @@ class Preparer:
             *pin.notes,
             *_not_shown(toolchains, settings),
         )
+
+    async def _read_secrets(self, settings: WorkspaceSettings) -> WorkspaceSecrets:
+        if not settings.secrets:  # nothing to read: no thread for it
+            return WorkspaceSecrets()
+        return await asyncio.to_thread(read_secrets, settings.secrets, environment=self._environment)
 
     async def _find_kept(
         self, settings: WorkspaceSettings, request: PrepareRequest, root: Path, keeper: Keeper
@@ -338,8 +343,7 @@ class Preparer:
         self, keeper: Keeper, workspace: PreparedWorkspace, storage: Path, *, keep_home: bool
     ) -> Checkout:
         await asyncio.to_thread(note_owner, storage, self._owner)
-        request = await asyncio.to_thread(
-            checkout_request,
+        request = checkout_request(
             workspace,
             checkout_id=storage.name,
             generation=1,

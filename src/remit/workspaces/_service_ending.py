@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import shutil
 from pathlib import Path
 
@@ -100,7 +101,8 @@ async def close_run(node: NodeParts, run: NodeRun, *, keep: bool) -> tuple[Path 
             if keep:
                 await asyncio.to_thread(mark_kept, checkout.storage)
                 return checkout.storage, problems
-            await asyncio.to_thread(shutil.rmtree, checkout.storage, ignore_errors=True)
+            if os.path.lexists(checkout.storage):  # noqa: ASYNC240  the keeper has mostly just removed it
+                await asyncio.to_thread(shutil.rmtree, checkout.storage, ignore_errors=True)
             return None, problems
         finally:
             run.put_away.set()

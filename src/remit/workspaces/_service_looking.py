@@ -47,9 +47,11 @@ async def snapshot_run(node: NodeParts, request: SnapshotRequest) -> Snapshot:
         await asyncio.to_thread(
             node.deliveries.note_in_place, request.run_id, Path(prepared.pin.root), bundle
         )
-    ignore_case = await asyncio.to_thread(ignores_case, Path(prepared.pin.root))
+    paths = bundle.changes.changes
+    ignore_case = bool(paths) and await asyncio.to_thread(ignores_case, Path(prepared.pin.root))
     answer = snapshot_answer(request, bundle, prepared.settings, ignore_case=ignore_case, leftovers=leftovers)
-    return await asyncio.to_thread(without_secrets, answer, bundle, prepared.secrets.masker)
+    masker = prepared.secrets.masker
+    return await asyncio.to_thread(without_secrets, answer, bundle, masker) if masker else answer
 
 
 def _refuse_unknown(data: Path, run_id: str) -> None:
@@ -76,4 +78,5 @@ async def look_at_run(
         folders=node.patch_folders,
         ignored=run.ignored,
         told=told,
+        last=run.last_patch,
     )

@@ -17,6 +17,7 @@ from remit.workspaces._checkout import Checkout
 from remit.workspaces._collect import MAX_CHANGED, IgnoreMemory
 from remit.workspaces._failures import KeeperLost
 from remit.workspaces._mcp_servers import McpServers
+from remit.workspaces._patch import Patch
 from remit.workspaces._plugins import WorkspacePlugins
 from remit.workspaces._prepared import PreparedWorkspace
 from remit.workspaces._tools import ToolRunner
@@ -146,6 +147,8 @@ class NodeRun:
     fork: Changes | None = None
     """A child's: what its parent's checkout held when it was copied; its changes are told against it."""
     ignored: IgnoreMemory = field(default_factory=IgnoreMemory)
+    last_patch: dict[str, Patch] = field(default_factory=dict[str, Patch])
+    """By content hash, the patch that was kept last."""
     activities: set[Activity] = field(default_factory=set[Activity])
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     put_away: asyncio.Event = field(default_factory=asyncio.Event)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -43,7 +44,6 @@ class RunFolder:
     @property
     def blobs(self) -> Blobs:
         """The bytes of changed files, before and after."""
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         return Blobs(self.folder / "blobs")
 
     def bundle(self, content_hash: str) -> Path:
@@ -100,6 +100,7 @@ async def take_snapshot(
     folders: PatchFolders,
     ignored: IgnoreMemory,
     told: Callable[[Changes], Changes] = lambda changes: changes,
+    last: dict[str, Patch] | None = None,
 ) -> Bundle:
     """Collect what a checkout holds and keep it. The same content is kept once.
 
@@ -113,6 +114,7 @@ async def take_snapshot(
         folders: Where patches are written.
         ignored: What is known of this checkout's ignored files.
         told: Makes of all that differs from the base what the snapshot is to tell.
+        last: The patch that this process kept last for the run, by content hash; noted here. None: unknown.
 
     Raises:
         TreeTooLarge: More changed than a patch may hold.
@@ -124,29 +126,42 @@ async def take_snapshot(
         git, pin=pin, listing=listing, scan=scan, result=result, blobs=blobs, memory=ignored
     )
     changes = told(changes)
-    kept = await asyncio.to_thread(_find_patch, run, changes.content_hash)
-    if kept is not None:
-        # What was skipped or ignored may differ though the patch is the same; the newest is told.
-        return Bundle(changes=changes, patch=kept, blobs=blobs)
-    patch = await write_patch(git, changes.changes, blobs, folders)
-    bundle = Bundle(changes=changes, patch=patch, blobs=blobs)
-    await asyncio.to_thread(keep_bundle, run, bundle)
-    return bundle
+    content_hash = changes.content_hash
+    patch = last.get(content_hash) if last is not None else None
+    if patch is None and changes.changes:
+        patch = await asyncio.to_thread(_find_patch, run, content_hash)
+    # What was skipped or ignored may differ though the patch is the same; the newest is told.
+    if patch is None:
+        patch = await write_patch(git, changes.changes, blobs, folders)
+        await asyncio.to_thread(_keep_once, run, Bundle(changes=changes, patch=patch, blobs=blobs))
+    if last is not None:  # a work stage, its review and the gate mostly see the same
+        last.clear()
+        last[content_hash] = patch
+    return Bundle(changes=changes, patch=patch, blobs=blobs)
 
 
 def _find_patch(run: RunFolder, content_hash: str) -> Patch | None:
     return run.load(content_hash).patch if run.bundle(content_hash).is_dir() else None
 
 
+def _keep_once(run: RunFolder, bundle: Bundle) -> None:
+    if not run.bundle(bundle.content_hash).is_dir():
+        keep_bundle(run, bundle)
+
+
 def keep_bundle(run: RunFolder, bundle: Bundle) -> None:
     """Put changes and their patch where `RunFolder.load` finds them."""
-    with tempfile.TemporaryDirectory(prefix="scratch-", dir=run.folder) as scratch:
-        made = Path(scratch) / "bundle"
-        made.mkdir(mode=0o700)
+    run.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    made = Path(tempfile.mkdtemp(prefix="scratch-", dir=run.folder))
+    try:
         (made / "changes.json").write_text(bundle.changes.to_json())
         (made / "patch").write_bytes(bundle.patch.text)
         (made / "counts.json").write_text(json.dumps(_counts(bundle.patch)))
-        publish_folder(made, run.bundle(bundle.content_hash))
+        if not publish_folder(made, run.bundle(bundle.content_hash)):
+            shutil.rmtree(made, ignore_errors=True)
+    except BaseException:
+        shutil.rmtree(made, ignore_errors=True)
+        raise
 
 
 def _counts(patch: Patch) -> dict[str, object]:
