@@ -126,6 +126,7 @@ def plan(base: Path, isolation: str, *, sandbox: str = "external", may_copy: boo
         may_copy=may_copy,
         is_git=False,
         git_dir=None,
+        git_template=None,
         carry=(),
         read_only=(),
         caches=(),
