@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from remit.models._anthropic_exchange import AnthropicExchange
-from remit.models._attempt import AttemptCall, Broken, Exchange, Outcome
+from remit.models._attempt import AttemptCall, Broken, Outcome
 from remit.models._catalog import find_claude, known_max_output
 from remit.models._extras import need_extra
 from remit.models._messages import TextBlock, ThinkingBlock
 from remit.models._offered import OfferedTools
 from remit.models._options import SAMPLING
 from remit.models._port import Delta
-from remit.models._sdk_adapter import LibraryReply, SdkAdapter, as_adapted, call_ids, clean_block, judge
+from remit.models._sdk_adapter import LibraryReply, SdkAdapter, as_adapted, clean_block, judge
 from remit.models._settings import ProviderSettings
 from remit.primitives import Clock, Ids, clean_text
 
@@ -36,6 +36,8 @@ class AnthropicAdapter(SdkAdapter["AnthropicSdk", AnthropicExchange]):
         ConfigError: The SDK isn't installed.
     """
 
+    exchange_class = AnthropicExchange
+
     def __init__(self, settings: ProviderSettings, *, clock: Clock, ids: Ids) -> None:
         need_extra("anthropic", "anthropic", provider=settings.name)
         super().__init__(settings, clock=clock, ids=ids)
@@ -47,20 +49,6 @@ class AnthropicAdapter(SdkAdapter["AnthropicSdk", AnthropicExchange]):
         module: Any = importlib.import_module("remit.models._anthropic_sdk")
         sdk: AnthropicSdk = module.AnthropicSdk(self._settings)
         return sdk
-
-    def _own(self, exchange: Exchange) -> AnthropicExchange:
-        assert isinstance(exchange, AnthropicExchange)
-        return exchange
-
-    def _exchange(self, call: AttemptCall, sdk: AnthropicSdk) -> AnthropicExchange:
-        return AnthropicExchange(
-            call=call,
-            waits=sdk.waits,
-            mask=self._mask,
-            used_ids=call_ids(call.request.messages),
-            new_id=lambda: self._ids.new("call"),
-            now=self._clock.now,
-        )
 
     async def _send(
         self, call: AttemptCall, exchange: AnthropicExchange, on_delta: Callable[[Delta], None]

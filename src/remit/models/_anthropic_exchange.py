@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from remit.models._anthropic_observer import AnthropicObserver, AnthropicReading
-from remit.models._attempt import AttemptCall
 from remit.models._chat_errors import Meaning, meaning_in_stream
 from remit.models._exchange import WireExchange
 from remit.models._port import Finish
 from remit.models._wire import is_object
-
-if TYPE_CHECKING:
-    from remit.models._transport import Waits
 
 _FINISH: dict[str, Finish] = {
     "end_turn": "stop",
@@ -41,35 +36,16 @@ _STATUS_OF_TYPE = {
 """The status that an error would have had, had it come before the stream."""
 
 
-class AnthropicExchange(WireExchange):
-    """The record of one attempt; fed by the transport, judged by the adapter.
+class AnthropicExchange(WireExchange[AnthropicObserver]):
+    """The record of one attempt; fed by the transport, judged by the adapter."""
 
-    Args:
-        call: What was asked.
-        waits: How long the reply may take.
-        mask: Takes secrets out of a text.
-        used_ids: Tool call ids of the conversation.
-        new_id: Makes a tool call id.
-        now: For dates in headers.
-    """
-
-    def __init__(
-        self,
-        *,
-        call: AttemptCall,
-        waits: Waits,
-        mask: Callable[[str], str],
-        used_ids: Iterable[str],
-        new_id: Callable[[], str],
-        now: Callable[[], datetime],
-    ) -> None:
-        self._anthropic = AnthropicObserver(used_ids=used_ids, new_id=new_id)
-        super().__init__(call=call, waits=waits, mask=mask, observer=self._anthropic, now=now)
+    def _observe(self, used_ids: Iterable[str], new_id: Callable[[], str]) -> AnthropicObserver:
+        return AnthropicObserver(used_ids=used_ids, new_id=new_id)
 
     @property
     def reading(self) -> AnthropicReading:
         """What the observer read."""
-        return self._anthropic.reading
+        return self._observer.reading
 
     def finish_kind(self) -> Finish | None:
         """Why the model stopped, in our words; None where its word isn't known."""

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from remit.models._anthropic import thinking_for
-from remit.models._attempt import AttemptCall, Exchange, Outcome
+from remit.models._attempt import AttemptCall, Outcome
 from remit.models._bedrock_body import blocks_of, converse_messages, mark_cache, tool_config
 from remit.models._bedrock_exchange import ConverseExchange
 from remit.models._catalog import find_claude, known_max_output
 from remit.models._offered import OfferedTools
 from remit.models._port import Delta
-from remit.models._sdk_adapter import LibraryReply, SdkAdapter, call_ids, judge
+from remit.models._sdk_adapter import LibraryReply, SdkAdapter, judge
 from remit.models._settings import ProviderSettings
 from remit.primitives import Clock, Ids
 
@@ -30,6 +30,8 @@ _OWN_NAMES = {"temperature": "temperature", "top_p": "topP"}
 class BedrockAdapter(SdkAdapter["BedrockHttp", ConverseExchange]):
     """One region of Bedrock."""
 
+    exchange_class = ConverseExchange
+
     def __init__(self, settings: ProviderSettings, *, clock: Clock, ids: Ids) -> None:
         super().__init__(settings, clock=clock, ids=ids)
         self._offered = OfferedTools()
@@ -38,20 +40,6 @@ class BedrockAdapter(SdkAdapter["BedrockHttp", ConverseExchange]):
         module: Any = importlib.import_module("remit.models._bedrock_http")
         http: BedrockHttp = module.BedrockHttp(self._settings)
         return http
-
-    def _own(self, exchange: Exchange) -> ConverseExchange:
-        assert isinstance(exchange, ConverseExchange)
-        return exchange
-
-    def _exchange(self, call: AttemptCall, sdk: BedrockHttp) -> ConverseExchange:
-        return ConverseExchange(
-            call=call,
-            waits=sdk.waits,
-            mask=self._mask,
-            used_ids=call_ids(call.request.messages),
-            new_id=lambda: self._ids.new("call"),
-            now=self._clock.now,
-        )
 
     async def _send(
         self, call: AttemptCall, exchange: ConverseExchange, on_delta: Callable[[Delta], None]

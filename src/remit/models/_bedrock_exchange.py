@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from remit.models._attempt import AttemptCall
 from remit.models._bedrock_observer import ConverseObserver, ConverseReading
 from remit.models._chat_errors import Meaning, meaning_in_stream
 from remit.models._exchange import DispatchError, WireExchange
@@ -17,7 +15,6 @@ from remit.models._wire import is_object
 if TYPE_CHECKING:
     import httpx2
 
-    from remit.models._transport import Waits
 
 _FINISH: dict[str, Finish] = {
     "end_turn": "stop",
@@ -41,30 +38,20 @@ _STATUS_OF_TYPE = {
 """The status that an error would have had, had it come before the stream."""
 
 
-class ConverseExchange(WireExchange):
+class ConverseExchange(WireExchange[ConverseObserver]):
     """The record of one attempt; fed by the transport, judged by the adapter."""
 
-    def __init__(
-        self,
-        *,
-        call: AttemptCall,
-        waits: Waits,
-        mask: Callable[[str], str],
-        used_ids: Iterable[str],
-        new_id: Callable[[], str],
-        now: Callable[[], datetime],
-    ) -> None:
-        self._converse = ConverseObserver(used_ids=used_ids, new_id=new_id)
-        super().__init__(call=call, waits=waits, mask=mask, observer=self._converse, now=now)
+    def _observe(self, used_ids: Iterable[str], new_id: Callable[[], str]) -> ConverseObserver:
+        return ConverseObserver(used_ids=used_ids, new_id=new_id)
 
     @property
     def reading(self) -> ConverseReading:
         """What the observer read."""
-        return self._converse.reading
+        return self._observer.reading
 
     def take_deltas(self) -> list[Delta]:
         """What came since this was last asked, for viewers."""
-        return self._converse.take_deltas()
+        return self._observer.take_deltas()
 
     def finish_kind(self) -> Finish | None:
         """Why the model stopped, in our words; None where its word isn't known."""

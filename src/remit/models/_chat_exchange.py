@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import datetime
-from typing import TYPE_CHECKING
 
 from remit.models._attempt import AttemptCall, Broken
 from remit.models._chat_calls import CallSlot
@@ -12,9 +10,6 @@ from remit.models._chat_observer import ChatObserver, ChatReading
 from remit.models._exchange import WireExchange
 from remit.models._local_prompts import was_cut
 from remit.models._port import Finish
-
-if TYPE_CHECKING:
-    from remit.models._transport import Waits
 
 _FINISH: dict[str, Finish] = {
     "stop": "stop",
@@ -42,36 +37,15 @@ _CUT_WORDS = frozenset(
 """Words that say that the provider broke off."""
 
 
-class ChatExchange(WireExchange):
-    """The record of one attempt; fed by the transport, judged by the adapter.
+class ChatExchange(WireExchange[ChatObserver]):
+    """The record of one attempt; fed by the transport, judged by the adapter. See `WireExchange`."""
 
-    Args:
-        call: What was asked.
-        waits: How long the reply may take.
-        mask: Takes secrets out of a text.
-        used_ids: Tool call ids of the conversation.
-        new_id: Makes a tool call id.
-        now: For dates in headers.
-    """
+    effort_sent: str | None = None
+    effort_is_ours = False
+    may_cut_prompts = False
+    """Whether the server is of a kind that may drop what doesn't fit, and say nothing."""
 
-    def __init__(
-        self,
-        *,
-        call: AttemptCall,
-        waits: Waits,
-        mask: Callable[[str], str],
-        used_ids: Iterable[str],
-        new_id: Callable[[], str],
-        now: Callable[[], datetime],
-    ) -> None:
-        self._chat = self._make_observer(used_ids, new_id)
-        super().__init__(call=call, waits=waits, mask=mask, observer=self._chat, now=now)
-        self.effort_sent: str | None = None
-        self.effort_is_ours = False
-        self.may_cut_prompts = False
-        """Whether the server is of a kind that may drop what doesn't fit, and say nothing."""
-
-    def _make_observer(self, used_ids: Iterable[str], new_id: Callable[[], str]) -> ChatObserver:
+    def _observe(self, used_ids: Iterable[str], new_id: Callable[[], str]) -> ChatObserver:
         return ChatObserver(used_ids=used_ids, new_id=new_id)
 
     def prompt_cut(self, call: AttemptCall) -> Broken | None:
@@ -93,12 +67,12 @@ class ChatExchange(WireExchange):
     @property
     def reading(self) -> ChatReading:
         """What the observer read."""
-        return self._chat.reading
+        return self._observer.reading
 
     @property
     def calls(self) -> list[CallSlot]:
         """The tool calls as they stood on the wire."""
-        return self._chat.calls.slots
+        return self._observer.calls.slots
 
     @property
     def began(self) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from remit.contract import AttemptUsage
 from remit.models._attempt import NOTHING_SENT, UNKNOWN_USAGE, AttemptCall, Broken, ProviderCode
@@ -33,14 +34,18 @@ class DispatchError(Exception):
     """What is about to be sent isn't what the pool asked for."""
 
 
-class WireExchange:
+ObserverT = TypeVar("ObserverT", bound=WireObserver)
+
+
+class WireExchange(ABC, Generic[ObserverT]):
     """The record of one attempt; fed by the transport, judged by the adapter. One subclass per dialect.
 
     Args:
         call: What was asked.
         waits: How long the reply may take.
         mask: Takes secrets out of a text.
-        observer: Reads the dialect.
+        used_ids: Tool call ids of the conversation.
+        new_id: Makes a tool call id.
         now: For dates in headers.
     """
 
@@ -53,7 +58,8 @@ class WireExchange:
         call: AttemptCall,
         waits: Waits,
         mask: Callable[[str], str],
-        observer: WireObserver,
+        used_ids: Iterable[str],
+        new_id: Callable[[], str],
         now: Callable[[], datetime],
     ) -> None:
         self.waits = waits
@@ -61,7 +67,7 @@ class WireExchange:
         self._call = call
         self._mask = mask
         self._now = now
-        self._observer = observer
+        self._observer = self._observe(used_ids, new_id)
         self._headers: dict[str, str] = {}
         self._error_body = b""
         self._failure: Exception | None = None
@@ -69,6 +75,10 @@ class WireExchange:
         self._connected = True
         self._byte_count = 0
         self._body: httpx2.AsyncByteStream | None = None
+
+    @abstractmethod
+    def _observe(self, used_ids: Iterable[str], new_id: Callable[[], str]) -> ObserverT:
+        """What reads the dialect."""
 
     async def close(self) -> None:
         """Give the connection back, or close it where the reply wasn't read to its end; idempotent.

@@ -7,14 +7,14 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from remit.models._attempt import AttemptCall, Broken, Exchange, Outcome
+from remit.models._attempt import AttemptCall, Broken, Outcome
 from remit.models._catalog import find_gemini
 from remit.models._extras import need_extra
 from remit.models._google_contents import blocks_of, contents_for, declarations_of, plain_schema
 from remit.models._google_exchange import GeminiExchange
 from remit.models._offered import OfferedTools
 from remit.models._port import Delta
-from remit.models._sdk_adapter import LibraryReply, SdkAdapter, as_adapted, call_ids, judge
+from remit.models._sdk_adapter import LibraryReply, SdkAdapter, as_adapted, judge
 from remit.models._settings import ProviderSettings
 from remit.primitives import Clock, Ids
 
@@ -40,6 +40,8 @@ class GoogleAdapter(SdkAdapter["GoogleSdk", GeminiExchange]):
         ConfigError: The SDK isn't installed.
     """
 
+    exchange_class = GeminiExchange
+
     def __init__(self, settings: ProviderSettings, *, clock: Clock, ids: Ids) -> None:
         need_extra("google", "google.genai", provider=settings.name)
         super().__init__(settings, clock=clock, ids=ids)
@@ -55,20 +57,6 @@ class GoogleAdapter(SdkAdapter["GoogleSdk", GeminiExchange]):
         module: Any = importlib.import_module("remit.models._google_sdk")
         sdk: GoogleSdk = module.GoogleSdk(self._settings)
         return sdk
-
-    def _own(self, exchange: Exchange) -> GeminiExchange:
-        assert isinstance(exchange, GeminiExchange)
-        return exchange
-
-    def _exchange(self, call: AttemptCall, sdk: GoogleSdk) -> GeminiExchange:
-        return GeminiExchange(
-            call=call,
-            waits=sdk.waits,
-            mask=self._mask,
-            used_ids=call_ids(call.request.messages),
-            new_id=lambda: self._ids.new("call"),
-            now=self._clock.now,
-        )
 
     async def _send(
         self, call: AttemptCall, exchange: GeminiExchange, on_delta: Callable[[Delta], None]

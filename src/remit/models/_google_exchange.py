@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from datetime import datetime
 from typing import TYPE_CHECKING
 
-from remit.models._attempt import AttemptCall, Broken
+from remit.models._attempt import Broken
 from remit.models._exchange import DispatchError, WireExchange
 from remit.models._google_observer import GeminiObserver, GeminiReading
 from remit.models._port import Finish
@@ -15,7 +14,6 @@ from remit.models._port import Finish
 if TYPE_CHECKING:
     import httpx2
 
-    from remit.models._transport import Waits
 
 _FINISH: dict[str, Finish] = {
     "STOP": "stop",
@@ -42,35 +40,16 @@ _AFTER_THE_END_S = 2.0
 """How long the end of the body is awaited once it was said why the model stopped."""
 
 
-class GeminiExchange(WireExchange):
-    """The record of one attempt; fed by the transport, judged by the adapter.
+class GeminiExchange(WireExchange[GeminiObserver]):
+    """The record of one attempt; fed by the transport, judged by the adapter."""
 
-    Args:
-        call: What was asked.
-        waits: How long the reply may take.
-        mask: Takes secrets out of a text.
-        used_ids: Tool call ids of the conversation.
-        new_id: Makes a tool call id.
-        now: For dates in headers.
-    """
-
-    def __init__(
-        self,
-        *,
-        call: AttemptCall,
-        waits: Waits,
-        mask: Callable[[str], str],
-        used_ids: Iterable[str],
-        new_id: Callable[[], str],
-        now: Callable[[], datetime],
-    ) -> None:
-        self._gemini = GeminiObserver(used_ids=used_ids, new_id=new_id)
-        super().__init__(call=call, waits=waits, mask=mask, observer=self._gemini, now=now)
+    def _observe(self, used_ids: Iterable[str], new_id: Callable[[], str]) -> GeminiObserver:
+        return GeminiObserver(used_ids=used_ids, new_id=new_id)
 
     @property
     def reading(self) -> GeminiReading:
         """What the observer read."""
-        return self._gemini.reading
+        return self._observer.reading
 
     def feed(self, data: bytes) -> bytes:
         """Bytes of a streamed reply."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from remit.models._attempt import AttemptCall
 from remit.models._chat_exchange import ChatExchange
@@ -25,14 +25,14 @@ class OllamaExchange(ChatExchange):
 
     lines_of_json = True
 
-    def _make_observer(self, used_ids: Iterable[str], new_id: Callable[[], str]) -> ChatObserver:
+    def _observe(self, used_ids: Iterable[str], new_id: Callable[[], str]) -> ChatObserver:
         return OllamaObserver(used_ids=used_ids, new_id=new_id)
 
 
 class OllamaAdapter(OpenAIChatAdapter):
     """One Ollama server."""
 
-    exchange_class: ClassVar[type[ChatExchange]] = OllamaExchange
+    exchange_class = OllamaExchange
 
     async def find_window(self, model: str) -> int | None:
         """The window to set: the model's own, but no more than memory is likely to be there for."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from remit.models._attempt import AttemptCall, Broken, Exchange, Outcome
+from remit.models._attempt import AttemptCall, Broken, Outcome
 from remit.models._chat_exchange import ChatExchange
 from remit.models._facts import look_up
 from remit.models._gateway import gateway_fields, with_details
@@ -19,7 +19,6 @@ from remit.models._sdk_adapter import (
     SdkAdapter,
     as_adapted,
     cache_key,
-    call_ids,
     clean_block,
     judge,
 )
@@ -35,6 +34,8 @@ _SCHEMA_WORDS = ("response_format", "json_schema", "schema", "grammar", "guided"
 
 class OpenAIChatAdapter(SdkAdapter["OpenAISdk", ChatExchange]):
     """One provider that speaks Chat Completions: OpenAI's own, Azure's, a gateway, any compatible server."""
+
+    exchange_class = ChatExchange
 
     def __init__(self, settings: ProviderSettings, *, clock: Clock, ids: Ids) -> None:
         super().__init__(settings, clock=clock, ids=ids)
@@ -57,10 +58,6 @@ class OpenAIChatAdapter(SdkAdapter["OpenAISdk", ChatExchange]):
         sdk: OpenAISdk = module.OpenAISdk(self._settings)
         return sdk
 
-    def _own(self, exchange: Exchange) -> ChatExchange:
-        assert isinstance(exchange, ChatExchange)
-        return exchange
-
     async def find_window(self, model: str) -> int | None:
         """What a server of one's own says: nobody else knows how it was started."""
         if self._settings.kind != "openai-compatible":
@@ -69,17 +66,8 @@ class OpenAIChatAdapter(SdkAdapter["OpenAISdk", ChatExchange]):
         facts = (looked.models or {}).get(model)
         return facts.window_tokens if facts is not None else None
 
-    exchange_class: ClassVar[type[ChatExchange]] = ChatExchange
-
     def _exchange(self, call: AttemptCall, sdk: OpenAISdk) -> ChatExchange:
-        exchange = self.exchange_class(
-            call=call,
-            waits=sdk.waits,
-            mask=self._mask,
-            used_ids=call_ids(call.request.messages),
-            new_id=lambda: self._ids.new("call"),
-            now=self._clock.now,
-        )
+        exchange = super()._exchange(call, sdk)
         exchange.may_cut_prompts = self._settings.kind in ("openai-compatible", "ollama")
         return exchange
 

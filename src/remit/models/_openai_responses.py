@@ -6,14 +6,14 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from remit.models._attempt import AttemptCall, Broken, Exchange, Outcome
+from remit.models._attempt import AttemptCall, Broken, Outcome
 from remit.models._catalog import find_openai_model
 from remit.models._messages import AssistantBlock
 from remit.models._options import default_effort
 from remit.models._port import Delta
 from remit.models._responses_exchange import ResponsesExchange
 from remit.models._responses_items import blocks_of, items_for
-from remit.models._sdk_adapter import LibraryReply, SdkAdapter, as_adapted, cache_key, call_ids, judge
+from remit.models._sdk_adapter import LibraryReply, SdkAdapter, as_adapted, cache_key, judge
 from remit.models._settings import ProviderSettings
 from remit.primitives import Clock, Ids
 
@@ -33,6 +33,8 @@ _OWN_NAMES = {
 class ResponsesAdapter(SdkAdapter["ResponsesSdk", ResponsesExchange]):
     """One provider that speaks Responses: of kind `openai`. Nothing is stored there."""
 
+    exchange_class = ResponsesExchange
+
     def __init__(self, settings: ProviderSettings, *, clock: Clock, ids: Ids) -> None:
         super().__init__(settings, clock=clock, ids=ids)
         self._plain: set[str] = set()
@@ -49,20 +51,6 @@ class ResponsesAdapter(SdkAdapter["ResponsesSdk", ResponsesExchange]):
         module.warm_up()
         sdk: ResponsesSdk = module.ResponsesSdk(self._settings)
         return sdk
-
-    def _own(self, exchange: Exchange) -> ResponsesExchange:
-        assert isinstance(exchange, ResponsesExchange)
-        return exchange
-
-    def _exchange(self, call: AttemptCall, sdk: ResponsesSdk) -> ResponsesExchange:
-        return ResponsesExchange(
-            call=call,
-            waits=sdk.waits,
-            mask=self._mask,
-            used_ids=call_ids(call.request.messages),
-            new_id=lambda: self._ids.new("call"),
-            now=self._clock.now,
-        )
 
     async def _send(
         self, call: AttemptCall, exchange: ResponsesExchange, on_delta: Callable[[Delta], None]

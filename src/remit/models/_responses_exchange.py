@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from remit.models._attempt import AttemptCall, Broken
+from remit.models._attempt import Broken
 from remit.models._chat_errors import Meaning, meaning_in_stream
 from remit.models._exchange import WireExchange
 from remit.models._port import Finish
 from remit.models._responses_observer import ResponsesObserver, ResponsesReading
 from remit.models._wire import is_object
-
-if TYPE_CHECKING:
-    from remit.models._transport import Waits
 
 _FINISH: dict[str, Finish] = {
     "completed": "stop",
@@ -34,35 +30,16 @@ _STATUS_OF_CODE = {
 """The status that an error would have had, had it come before the stream."""
 
 
-class ResponsesExchange(WireExchange):
-    """The record of one attempt; fed by the transport, judged by the adapter.
+class ResponsesExchange(WireExchange[ResponsesObserver]):
+    """The record of one attempt; fed by the transport, judged by the adapter."""
 
-    Args:
-        call: What was asked.
-        waits: How long the reply may take.
-        mask: Takes secrets out of a text.
-        used_ids: Tool call ids of the conversation.
-        new_id: Makes a tool call id.
-        now: For dates in headers.
-    """
-
-    def __init__(
-        self,
-        *,
-        call: AttemptCall,
-        waits: Waits,
-        mask: Callable[[str], str],
-        used_ids: Iterable[str],
-        new_id: Callable[[], str],
-        now: Callable[[], datetime],
-    ) -> None:
-        self._responses = ResponsesObserver(used_ids=used_ids, new_id=new_id)
-        super().__init__(call=call, waits=waits, mask=mask, observer=self._responses, now=now)
+    def _observe(self, used_ids: Iterable[str], new_id: Callable[[], str]) -> ResponsesObserver:
+        return ResponsesObserver(used_ids=used_ids, new_id=new_id)
 
     @property
     def reading(self) -> ResponsesReading:
         """What the observer read."""
-        return self._responses.reading
+        return self._observer.reading
 
     def finish_kind(self) -> Finish | None:
         """Why the model stopped, in our words; None where its word isn't known."""

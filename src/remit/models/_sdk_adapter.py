@@ -11,7 +11,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from remit.models._attempt import AttemptCall, Broken, Completed, Exchange, Outcome
 from remit.models._exchange import WireExchange
@@ -54,7 +54,7 @@ class LibraryReply:
 
 
 SdkT = TypeVar("SdkT", bound=LoadedSdk)
-ExchangeT = TypeVar("ExchangeT", bound=WireExchange)
+ExchangeT = TypeVar("ExchangeT", bound=WireExchange[Any])
 
 
 class SdkAdapter(ABC, Generic[SdkT, ExchangeT]):
@@ -65,6 +65,9 @@ class SdkAdapter(ABC, Generic[SdkT, ExchangeT]):
         clock: For dates in headers.
         ids: For tool call ids where the provider gives none.
     """
+
+    exchange_class: type[ExchangeT]
+    """What the record of an attempt is made of, in this dialect."""
 
     def __init__(self, settings: ProviderSettings, *, clock: Clock, ids: Ids) -> None:
         self._settings = settings
@@ -128,13 +131,21 @@ class SdkAdapter(ABC, Generic[SdkT, ExchangeT]):
             ConfigError: What it needs isn't installed.
         """
 
-    @abstractmethod
     def _exchange(self, call: AttemptCall, sdk: SdkT) -> ExchangeT:
         """A new record."""
+        return self.exchange_class(
+            call=call,
+            waits=sdk.waits,
+            mask=self._mask,
+            used_ids=call_ids(call.request.messages),
+            new_id=lambda: self._ids.new("call"),
+            now=self._clock.now,
+        )
 
-    @abstractmethod
     def _own(self, exchange: Exchange) -> ExchangeT:
         """The record as this adapter made it."""
+        assert isinstance(exchange, self.exchange_class)
+        return exchange
 
     @abstractmethod
     async def _send(
@@ -158,7 +169,7 @@ def as_adapted(broken: Broken) -> Broken:
 
 def judge(
     call: AttemptCall,
-    exchange: WireExchange,
+    exchange: WireExchange[Any],
     reply: LibraryReply,
     *,
     names: list[str],
