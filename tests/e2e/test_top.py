@@ -49,7 +49,7 @@ def test_the_picture_goes_down_to_the_call() -> None:
         url="http://127.0.0.1:7433",
         at=datetime(2026, 11, 30, 12, 0, 5, tzinfo=UTC),
         host=HOST,
-        nodes=[{"id": "local", "connected": True, "workspaces": ["app"]}],
+        nodes=[{"id": "local", "state": "ready", "pid": 7, "workspaces": ["app"]}],
         runs=(_run("run_1", RunStatus.WORKING), _run("run_2", RunStatus.QUEUED)),
         costs={"run_1": 0.0123, "run_2": 0.0},
         work=[
@@ -59,7 +59,7 @@ def test_the_picture_goes_down_to_the_call() -> None:
     )
     lines = [line.plain for line in top_lines(picture, Glyphs())]
     assert lines[0] == "http://127.0.0.1:7433 · ready · 1 of 100 running · 1 queued · $0.0123 so far"
-    assert lines[1] == "node local · connected · app"
+    assert lines[1] == "node local · ready, pid 7 · app"
     assert lines[2] == "● run_1 working · reviewed · 5.0 s · $0.0123"
     assert lines[3] == "└─ stage work-1  1.2 s  run_1.work-1"
     assert lines[4].startswith("   └─ tool run_shell: sleep 60")

@@ -43,6 +43,7 @@ MAKES: Final[dict[str, Wrong]] = {
     "door_delivery": (None, "mail", []),
     "drain_ms": (None, *LENGTHS),
     "single_run": FLAGS,
+    "node_process": FLAGS,
 }
 HOSTS: Final[dict[str, dict[str, Wrong]]] = {
     "start": STARTS,

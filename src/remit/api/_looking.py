@@ -126,14 +126,19 @@ async def _workspaces(call: Call) -> Answer:
 
 
 async def _nodes(call: Call) -> Answer:
+    may_see_all = "admin" in call.identity.key.scopes
     data = tuple(
-        NodeView(
-            id=node.id,
-            alias=node.alias,
-            connected=node.connected,
-            sandbox=node.sandbox,
-            isolation=node.isolation,
-            workspaces=node.workspaces,
+        NodeView.model_validate(
+            {
+                "id": node.id,
+                "alias": node.alias,
+                "connected": node.connected,
+                "state": node.state,
+                "pid": node.pid if may_see_all else None,
+                "sandbox": node.sandbox,
+                "isolation": node.isolation,
+                "workspaces": node.workspaces,
+            }
         )
         for node in call.host.nodes()
     )

@@ -85,11 +85,19 @@ class NodeRow:
 
     id: str
     alias: str | None
-    connected: bool
+    state: str
+    """Whether it answers (`ready`), or why not: `starting`, `lost`, `closed`."""
+    pid: int | None
+    """Its process, where that is on the host's machine and there is one."""
     sandbox: str | None
     """The level that it gives, or None: not known yet."""
     isolation: str | None
     workspaces: tuple[str, ...]
+
+    @property
+    def connected(self) -> bool:
+        """Whether it answers."""
+        return self.state == "ready"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -351,6 +351,10 @@ class NodeView(Model):
     id: str
     alias: str | None
     connected: bool
+    state: Literal["starting", "ready", "lost", "closed"]
+    """`lost`: its process has ended, and another one is being started."""
+    pid: int | None
+    """Its process on the host's machine, for keys with the scope `admin`."""
     sandbox: str | None
     isolation: str | None
     workspaces: tuple[str, ...]

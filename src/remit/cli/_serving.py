@@ -180,7 +180,7 @@ class _Serving:
             listener = listen_on(self._config.host.listen)
             port: int = listener.getsockname()[1]
             try:
-                async with Host(self._config, drain_ms=0) as host:
+                async with Host(self._config, drain_ms=0, node_process=True) as host:
                     sandboxes = await self._find_sandboxes(host)
                     door = host.door()
                     first = await ensure_first_key(
@@ -224,14 +224,13 @@ class _Serving:
         Raises:
             SandboxUnavailable: Nothing does; the message says what to do.
         """
-        keeper = await host.node.service.get_keeper()
-        self._signals.zygote_pid = lambda: keeper.pid
+        node = host.local_node
+        self._signals.zygote_pid = lambda: node.pid
+        probe = (await node.look()).probe
         found: dict[str, str] = {}
         for ref, workspace in self._config.workspaces.items():
-            level = choose_sandbox(
-                workspace.sandbox, keeper.probe, allow_unconfined=self._config.allow_unconfined
-            )
-            overlay = "overlay" if keeper.probe.overlay_problem is None else "copy"
+            level = choose_sandbox(workspace.sandbox, probe, allow_unconfined=self._config.allow_unconfined)
+            overlay = "overlay" if probe.overlay_problem is None else "copy"
             isolation = overlay if workspace.isolation == "auto" else workspace.isolation
             found[ref] = f"sandbox {level}, isolation {isolation}"
         return found
@@ -262,5 +261,7 @@ class _Serving:
             yield f"binding {name}: {binding.profile}, {where}, delivery {binding.delivery}"
         for ref, found in sandboxes.items():
             yield f"workspace {ref} ({self._config.workspaces[ref].root}): {found}"
+        for node in door.nodes():
+            yield f"node {node.id}: process {node.pid}, {node.state}"
         if not sandboxes:
             yield "no workspace is configured yet"

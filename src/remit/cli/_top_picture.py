@@ -37,7 +37,7 @@ def top_lines(picture: HostPicture, glyphs: Glyphs) -> Iterator[Text]:
     """The picture, a line each: the host, its nodes, its runs with their work, and other work of the host."""
     yield _head(picture, glyphs)
     for node in picture.nodes:
-        link = "connected" if node["connected"] else "not connected"
+        link = one_line(str(node["state"]), width=20) + (f", pid {node['pid']}" if node["pid"] else "")
         places = ", ".join(one_line(ref, width=40) for ref in node["workspaces"]) or "no workspace"
         yield Text(f"node {one_line(node['id'], width=40)} {glyphs.dot} {link} {glyphs.dot} {places}", "dim")
     if not picture.runs:

@@ -13,6 +13,7 @@ from remit.config._providers import (
     IMPLICIT_PROVIDERS,
     find_implicit,
     find_webhook_secret,
+    key_variables,
     resolve_provider,
 )
 from remit.config._schema import HostTable, ProviderTable
@@ -53,6 +54,17 @@ class Config:
     default_binding: str | None = None
     allow_unconfined: bool = False
     """Whether sandbox level `none` was allowed by hand, for this process."""
+
+    def node_environment(self) -> dict[str, str]:
+        """What the local node sees of the environment: all but providers' keys that no workspace names."""
+        named: set[str] = set()
+        for server in self.servers.values():
+            named |= {*server.environment_allowlist}
+        for workspace in self.workspaces.values():
+            named |= {*workspace.environment_allowlist}
+            named |= {secret.env or secret.name for secret in workspace.secrets}
+        hidden = key_variables(self.providers.values(), self.host) - named
+        return {name: value for name, value in self.environment.items() if name not in hidden}
 
     # ---- providers and pools
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,14 @@ def find_implicit(name: str, environment: Mapping[str, str]) -> ProviderTable | 
     other = _OTHER_VARIABLES.get(table.api_key_env)
     found = other is not None and environment.get(other, "").strip()
     return table.model_copy(update={"api_key_env": other}) if found else table
+
+
+def key_variables(tables: Iterable[ProviderTable], table: HostTable) -> frozenset[str]:
+    """Variables that hold keys of providers, configured or implied, or the secret of webhooks."""
+    names = {*_OTHER_VARIABLES.values(), table.webhook_secret_env}
+    for provider in (*tables, *IMPLICIT_PROVIDERS.values()):
+        names |= {provider.api_key_env, *provider.header_env.values()}
+    return frozenset(name for name in names if name is not None)
 
 
 _PLAIN = (

@@ -132,12 +132,14 @@ class HostDoor:
         return self._host.config.workspaces
 
     def nodes(self) -> tuple[NodeRow, ...]:
-        """The one node that there is: that of this process."""
+        """The one node that there is: that of this machine."""
+        node = self._host.local_node
         return (
             NodeRow(
                 id="local",
                 alias=None,
-                connected=True,
+                state=node.state.value,
+                pid=node.pid,
                 sandbox=None,
                 isolation=None,
                 workspaces=tuple(sorted(self.workspaces)),

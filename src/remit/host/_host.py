@@ -20,8 +20,8 @@ from remit.host._run import CancelOutcome, Reach, Run, checked_run_id, stop_of
 from remit.host._salvaging import salvage_for
 from remit.host._states import HostStatus, HostTrigger, next_host_status
 from remit.host._watching import OnEvent, Watch
-from remit.node_agent import EmbeddedNode
-from remit.nodes import InProcessLink
+from remit.node_agent import EmbeddedNode, LocalNode
+from remit.nodes import AskingLink
 from remit.primitives import (
     Clock,
     Ids,
@@ -70,6 +70,9 @@ class Host:
         drain_ms: How long what runs may go on when the host is closed; then it is cancelled, code `drain`.
         single_run: Whether the host was made for one run: then a cancel of it, and a hosted execution that is
             aborted or can't be settled, drain the host.
+        node_process: Whether the node of this machine gets a process of its own. It costs half a second at
+            the start, a fraction of a millisecond a call and some 35 MB; then what the node does holds up
+            no request, and a node that dies takes its runs along, not the host.
 
     Raises:
         MisuseError: One of these isn't what it should be; `param` names it.
@@ -85,6 +88,7 @@ class Host:
         door_delivery: DeliveryMode = "patch",
         drain_ms: int = 0,
         single_run: bool = False,
+        node_process: bool = False,
     ) -> None:
         if not isinstance(config, Config):  # pyright: ignore[reportUnnecessaryIsInstance] - callers err
             raise MisuseError("a host is made from a Config: see `load_config`", param="config")
@@ -96,6 +100,7 @@ class Host:
             check_times(times)
         check_length("drain_ms", drain_ms)
         check_flag("single_run", single_run)
+        check_flag("node_process", node_process)
         if door_delivery not in get_args(DeliveryMode):
             modes = ", ".join(get_args(DeliveryMode))
             raise MisuseError(f"a delivery is one of {modes}", param="door_delivery")
@@ -112,6 +117,7 @@ class Host:
             ids=self.ids,
             times=times if times is not None else RunTimes(link_grace_ms=0),
             door_delivery=door_delivery,
+            node_process=node_process,
         )
         self._residencies = Residencies()
         self._status = HostStatus.STARTING
@@ -423,8 +429,20 @@ class Host:
 
     @property
     def node(self) -> EmbeddedNode:
-        """The node inside this process."""
-        return self._open_parts.node
+        """The node inside this process.
+
+        Raises:
+            MisuseError: The node has a process of its own: see `local_node`.
+        """
+        node = self._open_parts.local.node
+        if not isinstance(node, EmbeddedNode):
+            raise MisuseError("the node of this host has a process of its own: see `local_node`")
+        return node
+
+    @property
+    def local_node(self) -> LocalNode:
+        """The node of this machine, in this process or in one of its own."""
+        return self._open_parts.local.seen
 
     @property
     def registry(self) -> WorkRegistry:
@@ -432,8 +450,8 @@ class Host:
         return self._open_parts.registry
 
     @property
-    def link(self) -> InProcessLink:
-        """The link to the node inside this process."""
+    def link(self) -> AskingLink:
+        """The link to the node of this machine."""
         return self._open_parts.link
 
     @property

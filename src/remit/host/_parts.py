@@ -15,11 +15,11 @@ from remit.contract import DeliveryMode, RunRequest
 from remit.engine import EmbeddedEngine
 from remit.errors import NotFound
 from remit.host._catalog import ModelCatalog
+from remit.host._local_node import OpenNode, open_node
 from remit.host._pools import Pools
 from remit.host._watching import Watchers
 from remit.host._webhooks import Webhooks, webhook_settings
-from remit.node_agent import EmbeddedNode
-from remit.nodes import InProcessLink, NodeDirectory, NodeLink
+from remit.nodes import AskingLink, NodeDirectory, NodeLink
 from remit.primitives import Clock, Ids, Redactor
 from remit.runs import (
     Allowances,
@@ -48,6 +48,8 @@ class HostSettings:
     ids: Ids
     times: RunTimes
     door_delivery: DeliveryMode
+    node_process: bool
+    """Whether the node gets a process of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +59,8 @@ class Parts:
     store: SqliteStore
     epoch: str
     registry: WorkRegistry
-    node: EmbeddedNode
-    link: InProcessLink
-    """To the node inside this process; it also answers for workspaces that no node serves."""
+    local: OpenNode
+    """The node of this machine."""
     nodes: NodeDirectory
     feed: Feed
     admission: Admission
@@ -70,6 +71,11 @@ class Parts:
     webhooks: Webhooks
     prices: PriceBook
     allowances: Allowances
+
+    @property
+    def link(self) -> AskingLink:
+        """To the node of this machine; it also answers for workspaces that no node serves."""
+        return self.local.link
 
 
 async def open_parts(
@@ -127,21 +133,11 @@ class _Opening:
             on_cleanup_failed=self._note_cleanup_failure,
             mask=self._redactor.mask,
         )
-        node = await stack.enter_async_context(
-            EmbeddedNode(
-                config.workspaces,
-                data=data,
-                clock=clock,
-                ids=ids,
-                environment=config.environment,
-                allow_unconfined=config.allow_unconfined,
-                servers=config.servers,
-                keep=config.keep,
-            )
+        local = await open_node(
+            stack, config, data=data, clock=clock, ids=ids, own_process=self._settings.node_process
         )
-        link = await stack.enter_async_context(InProcessLink(node))
         directory = NodeDirectory()
-        directory.connect(link, config.workspaces)
+        directory.connect(local.link, config.workspaces)
         watchers = await stack.enter_async_context(Watchers())
         webhooks = await stack.enter_async_context(
             Webhooks(
@@ -173,12 +169,12 @@ class _Opening:
             door_delivery=self._settings.door_delivery,
             on_stop=self._on_stop,
         )
+        await local.wait_ready()
         self._parts = Parts(
             store=store,
             epoch=epoch.id,
             registry=registry,
-            node=node,
-            link=link,
+            local=local,
             nodes=directory,
             feed=Feed(store, clock),
             admission=admission,

@@ -6,7 +6,7 @@ import asyncio
 import errno
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self, assert_never
 
@@ -78,6 +78,7 @@ class NodeService:
         allow_unconfined: bool = False,
         servers: Mapping[str, McpServer] | None = None,
         keep: KeepLimits | None = None,
+        on_keeper: Callable[[int], object] | None = None,
     ) -> Self:
         """Open the node's store and put right what an earlier process left half done.
 
@@ -90,6 +91,7 @@ class NodeService:
             allow_unconfined: Whether `sandbox = "none"` was allowed.
             servers: MCP servers that workspaces may name.
             keep: How much is kept of ended runs; None: the default.
+            on_keeper: Told the pid of each keeper that is started: all processes of runs hang on it.
 
         Raises:
             StorageError: The receipts can't be opened.
@@ -107,6 +109,7 @@ class NodeService:
             environment=os.environ if environment is None else environment,
             allow_unconfined=allow_unconfined,
             servers=servers or {},
+            on_keeper=on_keeper,
         )
         service = cls(parts, keep=keep or KeepLimits())
         try:
@@ -165,6 +168,10 @@ class NodeService:
         """Remove what nobody needs any more: at the start and, in a node that lives long, now and then."""
         now_s = self._parts.clock.now().timestamp()
         await asyncio.to_thread(sweep_node, self._parts.data, now_s, keep=self._keep)
+
+    async def abandon(self) -> None:
+        """End every process that runs here, at once, and leave the checkouts to whoever comes next."""
+        await self._parts.close_keeper()
 
     async def aclose(self) -> None:
         """End everything that runs here, remove the checkouts, close the store. Safe to call twice."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from remit.contract import NodeRequest
@@ -44,7 +44,9 @@ class NodeParts:
         environment: Mapping[str, str],
         allow_unconfined: bool,
         servers: Mapping[str, McpServer],
+        on_keeper: Callable[[int], object] | None = None,
     ) -> None:
+        self._on_keeper = on_keeper
         self.workspaces = {settings.ref: settings for settings in workspaces}
         self.data = data
         self.owner = owner
@@ -94,6 +96,8 @@ class NodeParts:
                 await dead.aclose()
             if self._keeper is None:
                 self._keeper = await Keeper.start(data=self.data)
+                if self._on_keeper is not None:
+                    self._on_keeper(self._keeper.pid)
             return self._keeper
 
     async def close_keeper(self) -> None:

@@ -70,6 +70,7 @@ async def nodes(view: View) -> Response:
     return view.page(
         "nodes.html",
         nodes=view.host.nodes(),
+        may_see_all="admin" in view.identity.key.scopes,
         workspaces=sorted(view.host.workspaces.items()),
         bindings=[
             binding

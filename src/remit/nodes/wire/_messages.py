@@ -12,7 +12,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from remit.contract import Model, NodeRequest, NodeResponse
 from remit.errors import NodeError
-from remit.workspaces import McpServer, Probe, WorkspaceSettings
+from remit.workspaces import KeepLimits, McpServer, Probe, WorkspaceSettings
 
 __all__ = [
     "UNASKED",
@@ -62,8 +62,7 @@ class NodeSetup(_Message):
     """Of whoever works on this machine; each character stands for one byte (see `as_sent`)."""
     allow_unconfined: bool = False
     servers: dict[str, McpServer] = Field(default_factory=dict[str, McpServer], repr=False)
-    keep_max_age_s: float
-    keep_max_bytes: int
+    keep: KeepLimits = Field(default_factory=KeepLimits)
 
 
 class Ask(_Message):

@@ -88,13 +88,17 @@ class SocketLink(AskingLink):
         self._closed = True
         self._up.set()
 
+    def use(self, wire: Wire) -> None:
+        """Send over this wire from now on; `carry` follows."""
+        self._wire = wire
+
     async def carry(self, wire: Wire) -> None:
-        """Use this wire until it ends; then everybody who waits for an answer is told that it is lost.
+        """Take what comes until the wire ends; then who waits for an answer is told that it is lost.
 
         Raises:
             BrokenFrames: What comes can't be read.
         """
-        self._wire = wire
+        self.use(wire)
         try:
             async for record in wire.records():
                 self._take(record)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections import deque
 from collections.abc import AsyncGenerator
 from types import TracebackType
 from typing import Final, Self
@@ -39,6 +40,7 @@ class Wire:
         self._end = end
         self._max_record_bytes = max_record_bytes
         self._decoder = FrameDecoder(max_record_bytes=max_record_bytes)
+        self._found: deque[Record | Oversized] = deque()
         self._sending: set[asyncio.Task[None]] = set()
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -101,7 +103,7 @@ class Wire:
                 return
 
     async def records(self) -> AsyncGenerator[Record | Oversized]:
-        """What comes, up to the end of the stream.
+        """What comes, up to the end of the stream; who asks again goes on where this was left.
 
         Raises:
             BrokenFrames: What comes can't be frames.
@@ -110,14 +112,15 @@ class Wire:
         if reader is None:
             return
         while True:
+            while self._found:
+                yield self._found.popleft()
             try:
                 data = await reader.read(_READ_BYTES)
             except ConnectionError:
                 return
             if not data:
                 return
-            for record in self._decoder.feed(data):
-                yield record
+            self._found += self._decoder.feed(data)
 
 
 async def _send_parts(writer: asyncio.StreamWriter, number: int, payload: bytes) -> None:

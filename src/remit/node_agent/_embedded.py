@@ -1,14 +1,14 @@
-"""The node: one of the two places where adapters are chosen. It owns workspaces and runs tools.
+"""The node in the process of whoever opens it: the host's own, or one that serves nothing else.
 
-The embedded node lives in the host's own process; its keeper and all commands are processes of their own,
-which die with it.
+Its keeper and all commands are processes of their own, which die with it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -16,22 +16,20 @@ from typing import Self
 
 from remit.contract import NodeRequest, NodeResponse
 from remit.errors import MisuseError
+from remit.node_agent import node_folder
+from remit.node_agent._look import NodeLook
+from remit.node_agent._states import NodeState
 from remit.primitives import Clock, Ids
 from remit.workspaces import KeepLimits, McpServer, NodeService, WorkspaceSettings
 
-__all__ = ["EmbeddedNode", "node_folder"]
+__all__ = ["EmbeddedNode"]
 
 _SWEEP_S = 3_600.0
 _log = logging.getLogger(__name__)
 
 
-def node_folder(data: Path) -> Path:
-    """Where the node of this machine keeps its own things, in the user's data folder."""
-    return data / "node"
-
-
 class EmbeddedNode:
-    """The node inside a host's process.
+    """The node inside a process.
 
     Args:
         workspaces: What it serves, by ref.
@@ -42,6 +40,7 @@ class EmbeddedNode:
         allow_unconfined: Whether sandbox level `none` was allowed by hand.
         servers: The MCP servers that workspaces may name; None: there are none.
         keep: How much is kept of ended runs, looked at again every hour; None: the default.
+        on_keeper: Told the pid of each keeper that is started.
     """
 
     def __init__(
@@ -55,6 +54,7 @@ class EmbeddedNode:
         allow_unconfined: bool = False,
         servers: Mapping[str, McpServer] | None = None,
         keep: KeepLimits | None = None,
+        on_keeper: Callable[[int], object] | None = None,
     ) -> None:
         self._workspaces = tuple(workspaces.values())
         self._data = node_folder(data)
@@ -64,6 +64,7 @@ class EmbeddedNode:
         self._allow_unconfined = allow_unconfined
         self._servers = servers
         self._keep = keep
+        self._on_keeper = on_keeper
         self._stack = AsyncExitStack()
         self._service: NodeService | None = None
 
@@ -77,6 +78,7 @@ class EmbeddedNode:
             allow_unconfined=self._allow_unconfined,
             servers=self._servers,
             keep=self._keep,
+            on_keeper=self._on_keeper,
         )
         self._stack.push_async_callback(self._service.aclose)
         group = await self._stack.enter_async_context(asyncio.TaskGroup())
@@ -107,6 +109,26 @@ class EmbeddedNode:
         if self._service is None:
             raise MisuseError("the node isn't open: use `async with EmbeddedNode(...)`")
         return self._service
+
+    @property
+    def pid(self) -> int:
+        """This process."""
+        return os.getpid()
+
+    @property
+    def state(self) -> NodeState:
+        """Where it is."""
+        return NodeState.STARTING if self._service is None else NodeState.READY
+
+    async def look(self) -> NodeLook:
+        """What this machine allows; starts the keeper.
+
+        Raises:
+            KeeperLost: It doesn't come up.
+            SandboxUnavailable: This system can't hold checkouts.
+        """
+        keeper = await self.service.get_keeper()
+        return NodeLook(pid=os.getpid(), keeper_pid=keeper.pid, probe=keeper.probe)
 
     async def handle(self, request: NodeRequest) -> NodeResponse:
         """Answer one request of the host."""
