@@ -11,6 +11,7 @@ from model_kit import PROMPT, JumpingClock, MemoryLedger, ask, pool_for, request
 from remit.errors import ConfigError, ProviderError
 from remit.models import (
     AssistantMessage,
+    AwsCredentials,
     Delta,
     ModelReply,
     ProviderSettings,
@@ -21,7 +22,8 @@ from remit.models import (
     message_from_json,
     message_to_json,
 )
-from remit.testing import BedrockDialect, FakeProvider, FakeToolCall, Reply
+from remit.primitives import Secret
+from remit.testing import BedrockDialect, FakeAccount, FakeProvider, FakeToolCall, Reply
 from remit.testing.fake_provider._bedrock import event_frame
 
 CALL = FakeToolCall(name="read_file", arguments='{"relative_path": "a.py"}')
@@ -153,8 +155,14 @@ async def test_ends(word: str, finish: str) -> None:
 
 def test_settings_and_options() -> None:
     """A region and a key are needed; what a model wouldn't take is refused at start."""
-    with pytest.raises(ValueError, match="region"):
+    with pytest.raises(ValueError, match="an API key, or the credentials"):
         ProviderSettings(name="x", kind="bedrock")
+    with pytest.raises(ValueError, match="region"):
+        ProviderSettings(name="x", kind="bedrock", api_key=Secret("key"))
+    with pytest.raises(ValueError, match="region"):  # where it signs for one
+        ProviderSettings(
+            name="x", kind="bedrock", aws=credentials_of(FakeAccount()), base_url="http://127.0.0.1:1"
+        )
     for model, options in (
         (CLAUDE, {"seed": 1}),
         ("us.anthropic.claude-opus-4-7-v1:0", {"temperature": 0.5}),
@@ -208,3 +216,61 @@ async def test_nonsense_in_any_field() -> None:
 def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     items = value.items() if isinstance(value, dict) else ()
     return [place for key, inner in items for place in [(*path, key), *_places(inner, (*path, key))]]
+
+
+def credentials_of(account: FakeAccount, **other: Any) -> AwsCredentials:
+    token = account.session_token
+    values: dict[str, Any] = {
+        "access_key_id": account.access_key_id,
+        "secret_access_key": Secret(account.secret_access_key),
+        "session_token": None if token is None else Secret(token),
+    }
+    return AwsCredentials(**values | other)
+
+
+@pytest.mark.parametrize("token", [None, "FwoGZXIvYXdzEXAMPLE+token/with=signs"])
+async def test_requests_signed_for_an_account(token: str | None) -> None:
+    """Without an API key each request carries a signature that the other side works out by itself."""
+    clock = JumpingClock()
+    account = FakeAccount(session_token=token, now=clock.now())
+    with FakeProvider(["done", "more"], dialect=BedrockDialect(account=account)) as fake:
+        async with bedrock(fake, api_key=None, aws=credentials_of(account), clock=clock) as pool:
+            first = await ask(pool)
+            await ask(pool, request(*PROMPT, first.message, UserMessage(text="Größe? \u2028 naïve")))
+        assert [got.status for got in fake.requests] == [200, 200]
+        assert {got.headers.get("x-amz-security-token") for got in fake.requests} == {token}
+    assert first.message.text == "done"
+
+
+@pytest.mark.parametrize(
+    ("aws", "settings"),
+    [
+        ({"secret_access_key": Secret("another/secret")}, {}),
+        ({"access_key_id": "AKIAOTHER"}, {}),
+        ({"session_token": Secret("unasked")}, {}),
+        ({}, {"location": "eu-west-1"}),
+    ],
+)
+async def test_a_signature_of_somebody_else_is_refused_once(
+    aws: dict[str, Any], settings: dict[str, Any]
+) -> None:
+    """R56: wrong credentials or another region end as `auth`, after one try, and no secret is told."""
+    clock = JumpingClock()
+    account, ledger = FakeAccount(now=clock.now()), MemoryLedger()
+    with FakeProvider(["done"], dialect=BedrockDialect(account=account)) as fake:
+        wanted: dict[str, Any] = {"location": "us-east-1", **settings}
+        pool = pool_for(
+            fake,
+            kind="bedrock",
+            model=CLAUDE,
+            api_key=None,
+            aws=credentials_of(account, **aws),
+            clock=clock,
+            **wanted,
+        )
+        async with pool as asked:
+            with pytest.raises(ProviderError) as caught:
+                await ask(asked, ledger=ledger)
+        assert len(fake.requests) == 1
+    assert caught.value.reason == "auth"
+    assert "another/secret" not in repr(ledger.__dict__)

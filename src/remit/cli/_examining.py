@@ -300,14 +300,18 @@ def _why(ready: Place, place: Place) -> str:
 def _provider(config: Config, name: str) -> Finding:
     table = config.providers[name]
     try:
-        config.get_provider(name)
+        settings = config.get_provider(name)
     except RemitError as error:
         return Finding("note", f"provider {name} ({table.kind}): {error.message}")
     key = "no key needed"
-    if table.api_key_env is not None:
+    if settings.aws is not None:
+        key = f"the AWS account's credentials {settings.aws.access_key_id}, in {settings.location}"
+    elif table.api_key_env is not None:
         key = f"{table.api_key_env} is set"
     elif table.api_key_file is not None:
         key = f"key file {table.api_key_file}"
+    elif settings.api_key is not None:
+        key = "a key of its own variable is set"
     return Finding("good", f"provider {name} ({table.kind}): {key}")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from remit.config._aws import AWS_KEY_VARIABLE, find_aws_credentials, find_aws_region, no_credentials
 from remit.config._schema import HostTable, ProviderTable
 from remit.errors import ConfigError
 from remit.models import ProviderSettings
@@ -83,6 +84,8 @@ def resolve_provider(name: str, table: ProviderTable, environment: Mapping[str, 
         for header, variable in table.header_env.items()
     }
     values["api_key"] = _key(name, table, environment)
+    if table.kind == "bedrock":
+        values |= _for_aws(name, table, values, environment)
     try:
         return ProviderSettings.model_validate(values)
     except ValidationError as error:
@@ -92,6 +95,26 @@ def resolve_provider(name: str, table: ProviderTable, environment: Mapping[str, 
             f"providers.{name}{'.' + where if where else ''}: {_plain(first['msg'])}",
             param=f"providers.{name}",
         ) from None
+
+
+def _for_aws(
+    name: str, table: ProviderTable, values: Mapping[str, Any], environment: Mapping[str, str]
+) -> dict[str, Any]:
+    """What isn't named in the file, from where AWS's own tools look for it."""
+    found: dict[str, Any] = {}
+    if values.get("location") is None and (region := find_aws_region(environment)):
+        found["location"] = region
+    if values["api_key"] is not None:
+        return found
+    key = environment.get(AWS_KEY_VARIABLE, "").strip()
+    if key:
+        return found | {"api_key": Secret(key)}
+    credentials = find_aws_credentials(environment)
+    if credentials is None:
+        raise ConfigError(
+            f"provider `{name}` has no credentials: {no_credentials(environment)}", param=f"providers.{name}"
+        )
+    return found | {"aws": credentials}
 
 
 def _key(name: str, table: ProviderTable, environment: Mapping[str, str]) -> Secret | None:

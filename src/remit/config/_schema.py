@@ -86,7 +86,7 @@ class ProviderTable(Model):
     api_version: str | None = None
     """Of Azure's older paths; without it `/openai/v1` is used."""
     location: str | None = None
-    """Of Vertex: a region, or `global`; of Bedrock: its region."""
+    """Of Vertex: a region, or `global`; of Bedrock: its region, else `AWS_REGION`'s or the profile's."""
     organization: str | None = None
     project: str | None = None
     header_env: dict[str, str] = Field(default_factory=dict[str, str])

@@ -54,8 +54,8 @@ class Pools:
                 for member in settings.members
             }
             for provider in providers.values():
-                if provider.api_key is not None:
-                    self._redactor.add(provider.api_key)
+                for secret in provider.secrets:
+                    self._redactor.add(secret)
             self._pools[settings.name] = build_pool(
                 settings,
                 providers,

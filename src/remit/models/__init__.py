@@ -41,6 +41,7 @@ from remit.models._port import (
 )
 from remit.models._settings import (
     PROVIDER_KINDS,
+    AwsCredentials,
     PoolMember,
     PoolSettings,
     ProviderSettings,
@@ -57,6 +58,7 @@ __all__ = [
     "AttemptFinish",
     "AttemptLedger",
     "AttemptStart",
+    "AwsCredentials",
     "Delta",
     "Finish",
     "Looked",

@@ -1,4 +1,4 @@
-"""Amazon Bedrock by its Converse API and an API key.
+"""Amazon Bedrock by its Converse API, with an API key or requests signed for an account.
 
 Not through its official client: that one holds a thread on a socket that nobody else may close, so a cancel
 couldn't reach the stream (R4), and reads the reply where no observer sees it. See ADR 0017.
@@ -38,7 +38,7 @@ class BedrockAdapter(SdkAdapter["BedrockHttp", ConverseExchange]):
 
     def _load(self) -> BedrockHttp:
         module: Any = importlib.import_module("remit.models._bedrock_http")
-        http: BedrockHttp = module.BedrockHttp(self._settings)
+        http: BedrockHttp = module.BedrockHttp(self._settings, now=self._clock.now)
         return http
 
     async def _send(

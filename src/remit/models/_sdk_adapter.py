@@ -23,7 +23,7 @@ from remit.models._messages import (
 )
 from remit.models._port import Delta
 from remit.models._settings import ProviderSettings
-from remit.primitives import Clock, Ids, Redactor, Secret, clean_text
+from remit.primitives import Clock, Ids, Redactor, clean_text
 
 if TYPE_CHECKING:
     from remit.models._transport import Waits
@@ -231,8 +231,7 @@ class Mask:
     """Takes a provider's secrets out of what is about to be stored."""
 
     def __init__(self, settings: ProviderSettings) -> None:
-        header_secrets = [value for value in settings.headers.values() if isinstance(value, Secret)]
-        secrets = [*header_secrets, *([settings.api_key] if settings.api_key else [])]
+        secrets = settings.secrets
         self._redactor = Redactor(secrets)
         self._short = [value for secret in secrets if 0 < len(value := secret.reveal()) < 6]
 

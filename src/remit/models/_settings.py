@@ -46,6 +46,23 @@ _OF_COMPATIBLE = ("openai-compatible", "openrouter")
 _GOOGLE_URL = "https://generativelanguage.googleapis.com"
 
 
+class AwsCredentials(Model):
+    """What requests to AWS are signed with."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    access_key_id: str
+    secret_access_key: Secret
+    session_token: Secret | None = None
+    """Of credentials that end after some hours."""
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        """What must never be shown."""
+        token = () if self.session_token is None else (self.session_token,)
+        return (self.secret_access_key, *token)
+
+
 class ProviderSettings(Model):
     """One configured provider. Building it checks it; keys are resolved by `config`."""
 
@@ -58,6 +75,8 @@ class ProviderSettings(Model):
     """None: the vendor's own; required for `openai-compatible`."""
     api_key: Secret | None = None
     """None: no `Authorization` is sent."""
+    aws: AwsCredentials | None = None
+    """Of Bedrock, where it has no `api_key`."""
     organization: str | None = None
     project: str | None = None
     headers: dict[str, Secret | str] = Field(default_factory=dict[str, Secret | str])
@@ -133,12 +152,24 @@ class ProviderSettings(Model):
                 "a Vertex provider needs a key, or `project` and the login that "
                 "`gcloud auth application-default login` makes"
             )
-        if self.kind == "bedrock" and (self.api_key is None or (self.location or self.base_url) is None):
-            raise ValueError("a Bedrock provider needs an API key, and `location`: its region")
+        if self.kind == "bedrock":
+            if self.api_key is None and self.aws is None:
+                raise ValueError("a Bedrock provider needs an API key, or the credentials of an AWS account")
+            if self.location is None and (self.base_url is None or self.aws is not None):
+                raise ValueError("a Bedrock provider needs `location`, its region, or AWS_REGION")
+        if self.aws is not None and (self.kind != "bedrock" or self.api_key is not None):
+            raise ValueError("`aws` is for providers of kind bedrock without an API key")
         if self.api_version is not None and self.kind != "azure":
             raise ValueError("`api_version` is for providers of kind azure")
         if self.location is not None and self.kind not in ("vertex", "bedrock"):
             raise ValueError("`location` is for providers of kind vertex and bedrock")
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        """What must never be shown."""
+        headers = tuple(value for value in self.headers.values() if isinstance(value, Secret))
+        key = () if self.api_key is None else (self.api_key,)
+        return (*headers, *key, *(() if self.aws is None else self.aws.secrets))
 
     @property
     def url(self) -> str:

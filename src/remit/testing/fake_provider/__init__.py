@@ -2,6 +2,7 @@
 
 from remit.testing.fake_provider._anthropic import AnthropicDialect
 from remit.testing.fake_provider._anthropic_rules import ClaudeModel
+from remit.testing.fake_provider._aws_account import FakeAccount
 from remit.testing.fake_provider._bedrock import BedrockDialect
 from remit.testing.fake_provider._gateways import AzureDialect, OpenRouterDialect
 from remit.testing.fake_provider._gemini import GeminiDialect
@@ -20,6 +21,7 @@ __all__ = [
     "BedrockDialect",
     "ChatModel",
     "ClaudeModel",
+    "FakeAccount",
     "FakeProvider",
     "FakeProviderProcess",
     "FakeToolCall",

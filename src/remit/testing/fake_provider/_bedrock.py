@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from remit.testing.fake_provider._aws_account import FakeAccount
 from remit.testing.fake_provider._dialect import pieces_of
 from remit.testing.fake_provider._openai_rules import Refusal
 from remit.testing.fake_provider._reply import RecordedRequest, Reply
@@ -26,6 +27,8 @@ class BedrockDialect:
     """How strict the fake is, and what it signed."""
 
     api_key: str | None = "bedrock-api-key-fake0123456789"
+    account: FakeAccount | None = None
+    """Whose signature it takes in place of the key."""
     base_path: str = ""
     request_id_header: str = "x-amzn-requestid"
     _issued: dict[str, str] = field(default_factory=dict[str, str])
@@ -34,7 +37,11 @@ class BedrockDialect:
         """Why the real one wouldn't take this request, or None."""
         if _PATH.match(request.path) is None or request.method != "POST":
             return Refusal(404, "UnknownOperationException")
-        if request.headers.get("authorization") != f"Bearer {self.api_key}":
+        if self.account is not None:
+            fault = self.account.fault(request)
+            if fault is not None:
+                return Refusal(403, fault)
+        elif request.headers.get("authorization") != f"Bearer {self.api_key}":
             return Refusal(403, "Authentication failed: Please make sure your API Key is valid.")
         body: Any = request.json
         if not is_object(body) or set(body) - _TOP:
