@@ -70,15 +70,13 @@ def tree_of(pid: int) -> list[int]:
     return found
 
 
-def resident_kib(pid: int) -> int:
-    """Resident memory of a tree's lasting processes: the host, and its node where that is one of its own."""
+def resident_kib(pids: Sequence[int]) -> int:
+    """Resident memory of processes: the host and those that last as long as it, not the keepers of runs."""
     total = 0
-    for one in tree_of(pid):
+    for pid in pids:
         with contextlib.suppress(OSError):
-            words = (Path(f"/proc/{one}/cmdline")).read_bytes()
-            if one == pid or b"remit" in words:
-                lines = Path(f"/proc/{one}/status").read_text().splitlines()
-                total += sum(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
+            lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+            total += sum(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
     return total
 
 
@@ -160,13 +158,13 @@ async def _stop_after(crowd: Crowd, runs: int, stop: asyncio.Event) -> None:
 
 
 async def watch(
-    served: Served, crowd: Crowd, stop: asyncio.Event, seconds: float
+    pids: Sequence[int], crowd: Crowd, stop: asyncio.Event, seconds: float
 ) -> list[tuple[float, float]]:
     """Resident memory (KiB) over ended runs, until the time is over."""
     points: list[tuple[float, float]] = []
     ends, told = time.monotonic() + seconds, time.monotonic()
     while time.monotonic() < ends:
-        points.append((float(crowd.ended.total()), float(await asyncio.to_thread(resident_kib, served.pid))))
+        points.append((float(crowd.ended.total()), float(await asyncio.to_thread(resident_kib, pids))))
         if time.monotonic() - told > 30:
             told = time.monotonic()
             print(f"     {points[-1][0]:6.0f} runs  {points[-1][1] / 1024:6.0f} MiB", flush=True)
@@ -201,17 +199,19 @@ async def soak(home: Path, fake: Provider, *, seconds: float, at_once: int, seed
                 group.create_task(_stop_after(warm, WARM_RUNS, stop))
             before = await quiet(served, home, like=None)
             print(f"     at first: {before}", flush=True)
-            stop, began, first = asyncio.Event(), time.monotonic(), resident_kib(served.pid)
+            lasting = tree_of(served.pid)
+            stop, began, first = asyncio.Event(), time.monotonic(), resident_kib(lasting)
             async with asyncio.TaskGroup() as group:
-                watching = group.create_task(watch(served, crowd, stop, seconds))
+                watching = group.create_task(watch(lasting, crowd, stop, seconds))
                 group.create_task(crowd.play_until(stop, at_once))
             took = time.monotonic() - began
         after = await quiet(served, home, like=before, at_once=at_once)
         print(f"     at last:  {after}", flush=True)
         wrong += excess(after, before, at_once)
-        last, points = resident_kib(served.pid), watching.result()
+        last, points = resident_kib(lasting), watching.result()
     print(f"     {crowd.ended.total()} runs in {took:.0f} s: {dict(crowd.ended)}")
     print(f"     {dict(crowd.acts)}")
+    wrong += crowd.broken
     rise = slope(points[len(points) // 2 :])
     print(f"     memory {first / 1024:.0f} -> {last / 1024:.0f} MiB; later half {rise:+.2f} KiB a run")
     if crowd.ended.total() >= LONG_RUNS and rise > MOST_KIB_A_RUN:
@@ -233,7 +233,7 @@ def main() -> int:
         home = Path(folder).resolve()
         wrong = asyncio.run(soak(home, fake, seconds=given.seconds, at_once=given.at_once, seed=given.seed))
     for line in wrong:
-        print(f"LEAK {line}")
+        print(f"WRONG {line}")
     print("nothing leaks" if not wrong else f"{len(wrong)} things are wrong")
     return int(bool(wrong))
 

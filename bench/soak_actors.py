@@ -32,6 +32,8 @@ class Crowd:
     """Runs by how they ended."""
     acts: Counter[str] = field(default_factory=Counter[str])
     """What was done to them."""
+    broken: list[str] = field(default_factory=list[str])
+    """Promises that weren't kept."""
 
     async def play_until(self, stop: asyncio.Event, at_once: int) -> None:
         """Keep so many runs going until it is enough, and follow each to its end."""
@@ -51,9 +53,11 @@ class Crowd:
         ]
         while not stop.is_set():
             play = self.random.choice(plays)
-            async with asyncio.timeout(RUN_S):
-                run_id = await play()
-                await self._check(run_id, play.__name__)
+            try:
+                async with asyncio.timeout(RUN_S):
+                    await self._check(await play(), play.__name__)
+            except (Broken, TimeoutError) as error:
+                self.broken.append(f"{play.__name__}: {str(error) or 'nothing came of it'}")
 
     # ---- plays
 
@@ -122,7 +126,7 @@ class Crowd:
         answer = await self.client.post(f"/api/v1/runs/{run_id}/cancel?wait_ms=200000", json={})
         said = answer.json()
         if answer.status_code != 200 or (said["changed"] and not said["receipt"]["complete"]):
-            raise Broken(f"a cancel was answered with {answer.status_code} {answer.text[:300]}")
+            raise Broken(f"a cancel was answered with {answer.status_code} {answer.text}")
 
     async def _events(self, run_id: str, after: int) -> AsyncGenerator[dict[str, Any]]:
         headers = {"Last-Event-ID": str(after)} if after else {}

@@ -24,26 +24,11 @@ from remit.cli._formats import (
 )
 from remit.cli._screen import Glyphs
 from remit.cli._words import one_line, program_name
-from remit.contract import CancelReceipt, CheckResult, RunView, Usage
+from remit.contract import FLAG_WORDS, CancelReceipt, CheckResult, RunView, Usage
 
 _KIND_STYLES = {"completed": "green", "failed": "red", "cancelled": "yellow", "indeterminate": "red"}
 _SHOWN_FILES = 20
 _SHOWN_FLAGS = 5
-FLAG_WORDS = {
-    "protected": "protected",
-    "frozen": "frozen, so it can't be applied",
-    "moved": "changed in your files meanwhile",
-    "tests": "changes tests",
-    "tests-removed": "removes tests",
-    "dependencies": "changes dependencies",
-    "lock": "changes lock files",
-    "binary": "binary",
-    "mode": "changes modes",
-    "link": "links",
-    "skipped": "not part of the patch",
-    "ignored": "changed and ignored by git",
-}
-"""What the kinds of a review's flags mean."""
 
 
 def report(

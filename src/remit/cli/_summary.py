@@ -21,9 +21,9 @@ from remit.cli._formats import (
     exit_words,
     limit_words,
 )
-from remit.cli._report import FLAG_WORDS, cost_words, usage_words
+from remit.cli._report import cost_words, usage_words
 from remit.cli._words import one_line, plain, say
-from remit.contract import RunView
+from remit.contract import FLAG_WORDS, RunView
 from remit.errors import InvalidRequest
 
 _OUTPUT_CHARS = 20_000

@@ -1,6 +1,7 @@
 """The shapes of all that is stored or sent: pure, frozen, closed."""
 
 from remit.contract._dry_run import DryRun, DryWorkspace, FoundCheck, ModelPrice
+from remit.contract._flags import FLAG_WORDS
 from remit.contract._keys import SCOPES, ApiKey, KeySpending, Scope
 from remit.contract._limits import (
     LimitRequest,
@@ -130,6 +131,7 @@ from remit.contract._words import (
 __all__ = [
     "CLI_EXIT",
     "CODES",
+    "FLAG_WORDS",
     "PROTOCOL_VERSION",
     "SCOPES",
     "AbandonedWork",

@@ -13,7 +13,7 @@ from remit.api._shapes import UsageLine
 from remit.api._usage_report import GroupBy, report_of
 from remit.api._work import nest
 from remit.api.dashboard._plots import Bar, bars_of
-from remit.api.dashboard._render import usd
+from remit.api.dashboard._render import first_line, usd
 from remit.api.dashboard._view import View
 from remit.contract import RunStatus
 from remit.errors import InvalidRequest
@@ -48,6 +48,7 @@ async def runs(view: View) -> Response:
     return view.page(
         "runs.html",
         runs=[view.host.placed(stored.view, tenant=view.tenant) for stored in found],
+        asked={stored.view.id: first_line(stored.request.prompt) for stored in found},
         show=show,
         filters=[(word, f"/?{urlencode({**kept, 'show': word})}") for word in _FILTERS],
         kept=kept,
@@ -83,7 +84,12 @@ async def nodes(view: View) -> Response:
 async def work(view: View) -> Response:
     """All live work of the tenant, as a tree."""
     rows = view.host.all_work(tenant=view.tenant)
-    return view.page("work.html", tree=nest(rows), count=len(rows))
+    asked: dict[str, str] = {}
+    for run_id in [row.work_id for row in rows if row.kind == "run"][:_PAGE]:
+        stored = await view.host.store.find_run(run_id, tenant=view.tenant)
+        if stored is not None:
+            asked[run_id] = first_line(stored.request.prompt)
+    return view.page("work.html", tree=nest(rows), count=len(rows), asked=asked)
 
 
 async def usage(view: View) -> Response:

@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse
 
+from remit.contract import FLAG_WORDS, Delivery
 from remit.primitives import clean_text
 
 POLICY: Final = (
@@ -57,7 +58,15 @@ def _environment() -> Environment:
     # Its stubs know its own functions only.
     filters, names = cast("dict[str, Any]", environment.filters), cast("dict[str, Any]", environment.globals)
     filters.update(
-        moment=moment, machine=machine, seconds=seconds, usd=usd, count=count, shown=shown, ago=ago
+        moment=moment,
+        machine=machine,
+        seconds=seconds,
+        usd=usd,
+        count=count,
+        shown=shown,
+        ago=ago,
+        flag=flag_words,
+        delivery=delivery_words,
     )
     names["static"] = _static_link
     return environment
@@ -109,6 +118,33 @@ def usd(value: float | None) -> str:
 def count(value: float | None) -> str:
     """A number with its thousands apart."""
     return "–" if value is None else f"{value:,}".replace(",", "\u202f")
+
+
+def flag_words(flag: str) -> str:
+    """A flag of a review, in words."""
+    kind, _, rest = flag.partition(":")
+    return f"{FLAG_WORDS.get(kind, kind)}: {rest}" if rest else flag
+
+
+def delivery_words(delivery: Delivery) -> str:
+    """What became of a patch."""
+    match delivery.status:
+        case "delivered":
+            return {"apply": "applied", "branch": "on a branch"}.get(delivery.mode, "kept, not applied")
+        case "awaiting_approval":
+            return f"waits for approval ({delivery.mode})"
+        case "conflict":
+            return f"conflict: nothing was delivered ({delivery.mode})"
+        case "skipped":
+            return "none was due"
+        case "discarded":
+            return "discarded"
+
+
+def first_line(text: str | None) -> str:
+    """The beginning of a request, for lists and headings; empty: it isn't text."""
+    lines = (text or "").strip().splitlines()
+    return lines[0][:300] if lines else ""
 
 
 def shown(value: object, most: int = 4_000) -> str:

@@ -16,7 +16,7 @@ from remit.api._ports import WorkRow
 from remit.api._work import nest
 from remit.api.dashboard._diff import Diff, read_diff
 from remit.api.dashboard._plots import timeline_of
-from remit.api.dashboard._render import page, shown
+from remit.api.dashboard._render import first_line, page, shown
 from remit.api.dashboard._story import RoundTold, StageTold, Story
 from remit.api.dashboard._view import View
 from remit.contract import RunView
@@ -64,6 +64,7 @@ async def _values(view: View, stored: StoredRun, story: Story) -> dict[str, Any]
     return {
         "run": run,
         "prompt": story.prompt,
+        "asked": first_line(story.prompt),
         "delivery": newest_delivery(run, history),
         "history": history,
         "stages": _rows(view, story),

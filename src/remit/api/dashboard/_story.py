@@ -89,9 +89,9 @@ class StageTold(Span):
 
     @property
     def status(self) -> str:
-        """One of: running, completed, failed."""
+        """One of: running, completed, failed, cancelled."""
         if self.failure is not None:
-            return "failed"
+            return "cancelled" if self.failure.startswith("cancelled/") else "failed"
         return "running" if self.answer is None else "completed"
 
 
