@@ -6,11 +6,14 @@ import socket
 from collections.abc import Callable
 from typing import Any, Final
 
+from remit.workspaces.keeper import _syscalls
 from remit.workspaces.keeper._loop import Loop
 from remit.workspaces.keeper._protocol import Decoder, Frame, FrameTooLarge, encode
 
 _READ_BYTES: Final = 262_144
 _SLOW_BYTES: Final = 1_048_576
+_LARGE_BYTES: Final = 131_072
+"""After a message of this size the memory that it took is given back."""
 
 
 class Channel:
@@ -46,6 +49,10 @@ class Channel:
         except FrameTooLarge as error:
             data = encode(number, {"error": {"status": "too_large", "message": str(error)}})
         self._outgoing += data
+        if len(data) > _LARGE_BYTES:
+            # A keeper lives as long as its run, and the C library keeps what was freed. In the next round:
+            # whoever sends still holds what the message was made of.
+            self._loop.after(0, _syscalls.give_back_memory)
         self._write()
 
     def close_when_sent(self) -> None:

@@ -36,7 +36,7 @@ def current_checkout() -> CheckoutContext:
     return _current
 
 
-def set_current_checkout(context: CheckoutContext) -> None:
-    """Said once, when the keeper has opened its checkout."""
+def set_current_checkout(context: CheckoutContext | None) -> None:
+    """Said once, when the keeper has opened its checkout; None: none is."""
     global _current  # noqa: PLW0603  a keeper holds exactly one checkout, for its whole life
     _current = context

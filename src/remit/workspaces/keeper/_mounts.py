@@ -121,8 +121,12 @@ def mount_scratch(target: Path, *, size_bytes: int) -> None:
 def mounts_below(folder: Path) -> tuple[Path, ...]:
     """Where something is mounted inside `folder`, outermost first; an overlay doesn't see those."""
     found: list[Path] = []
+    prefix = os.fsencode(folder).rstrip(b"/") + b"/"
     for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
-        point = Path(os.fsdecode(_unescape(line.split(b" ")[4])))
+        name = _unescape(line.split(b" ")[4])
+        if not name.startswith(prefix):
+            continue  # most of them: a path object for each would cost every checkout a millisecond
+        point = Path(os.fsdecode(name))
         if point != folder and point.is_relative_to(folder) and point not in found:
             found.append(point)
     return tuple(sorted(found, key=lambda point: len(point.parts)))

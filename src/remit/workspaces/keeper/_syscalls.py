@@ -83,6 +83,13 @@ def become_subreaper() -> None:
     _checked(_libc.prctl(_PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1), 0, 0, 0), "prctl")
 
 
+def give_back_memory() -> None:
+    """Gives memory that is free now back to the system, where the C library can do so."""
+    trim = getattr(_libc, "malloc_trim", None)  # glibc's own
+    if trim is not None:
+        trim(ctypes.c_size_t(0))
+
+
 def reflink(source_fd: int, target_fd: int) -> None:
     """Lets two files share their blocks until one is written; raises where the file system can't."""
     fcntl.ioctl(target_fd, _FICLONE, source_fd)

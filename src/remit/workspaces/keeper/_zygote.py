@@ -23,12 +23,15 @@ from remit.workspaces.keeper._loop import Loop
 from remit.workspaces.keeper._plan import CheckoutPlan
 from remit.workspaces.keeper._probing import probe
 from remit.workspaces.keeper._protocol import Decoder
+from remit.workspaces.keeper._rehearsal import rehearse
 from remit.workspaces.keeper._session import adopt, keep
 from remit.workspaces.keeper._workers import Operation, close_all_but
 
 _MESSAGE_BYTES: Final = 64
 _ORDER_TIMEOUT_S: Final = 20.0
 _SWEEP_AGAIN_S: Final = 0.005
+_REHEARSE_AFTER_S: Final = 1.0
+"""Not at once: the first checkout of a short run would wait for it."""
 _LAST_SWEEPS: Final = 400
 _EMPTY_SWEEPS: Final = 2
 
@@ -60,11 +63,17 @@ class Zygote:
         self._loop.watch(self._control.fileno(), readable=self._read)
         _forsaken.end_forsaken()
         gc.freeze()  # what is here now is shared with every keeper; a collection would only copy it
+        self._loop.after(_REHEARSE_AFTER_S, self._rehearse)
         try:
             self._loop.run()
         finally:
             if self._alive:
                 self._end_everything()
+
+    def _rehearse(self) -> None:
+        rehearse()
+        gc.collect()
+        gc.freeze()
 
     def _read(self) -> None:
         size = array.array("i").itemsize
