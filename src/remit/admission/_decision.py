@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, TypeAlias
 
-from remit.admission._bindings import STAGES_OF, Binding, StageBinding
+from remit.admission._bindings import STAGES_OF, Binding, Override, StageBinding
 from remit.admission._continuing import continued_request
-from remit.admission._effective import effective_binding
+from remit.admission._effective import asked_overrides, effective_binding
 from remit.admission._ports import Caller, Catalog, SessionFacts
 from remit.contract import DeliveryMode, LimitRequest, Limits, RunRequest, RunView, RunWorkspace
 from remit.errors import (
@@ -36,6 +36,8 @@ class Admitted:
     """With the request's overrides."""
     fingerprint: str
     text_replaced: int
+    overrides: frozenset[Override] = frozenset()
+    """What it sets beside its binding."""
     waits_for: str | None = None
     """The session's active run, which is to end first."""
     interrupts: str | None = None
@@ -113,6 +115,7 @@ def decide(
         binding=binding,
         fingerprint=fingerprint(asked),
         text_replaced=parsed.text_replaced,
+        overrides=frozenset(asked_overrides(request, configured)),
         waits_for=busy if request.on_busy == "enqueue" else None,
         interrupts=busy if request.on_busy == "interrupt" else None,
     )

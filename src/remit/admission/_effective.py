@@ -40,7 +40,8 @@ def effective_binding(
     return binding.model_copy(update=changes)
 
 
-def _check_overrides(binding: Binding, request: RunRequest) -> None:
+def asked_overrides(request: RunRequest, binding: Binding) -> set[Override]:
+    """What a request sets beside its binding, whether or not that lets it. Models aren't among it."""
     asked: dict[Override, bool] = {
         "allow_protected": request.allow_protected,
         "base": request.workspace is not None and request.workspace.base is not None,
@@ -53,8 +54,12 @@ def _check_overrides(binding: Binding, request: RunRequest) -> None:
         "unreviewed": request.unreviewed,
         "workspace": _names_other_workspace(binding, request),
     }
-    for override, is_asked in asked.items():
-        if is_asked and not binding.allows(override):
+    return {override for override, is_asked in asked.items() if is_asked}
+
+
+def _check_overrides(binding: Binding, request: RunRequest) -> None:
+    for override in sorted(asked_overrides(request, binding)):
+        if not binding.allows(override):
             param = {"base": "workspace.base", "options": "stages"}.get(override, override)
             raise InvalidRequest(f"binding `{binding.name}` doesn't let a request set `{param}`", param=param)
 

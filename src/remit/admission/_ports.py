@@ -40,6 +40,8 @@ class Caller:
     """What its key allows at most; `max_cost_usd` over all its runs together, and so for each."""
     key_id: str | None = None
     """The key's id, put on record with each run; None: the owner of the machine, in this process."""
+    origin: str | None = None
+    """The address that it asks from; None: not over the network."""
     max_running: int | None = None
     """Runs of its key that go on at once; more of them wait. None: no bound of its own."""
     max_queued: int | None = None

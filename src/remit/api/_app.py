@@ -11,9 +11,9 @@ from starlette.routing import Route, Router
 from remit.api import _events, _looking, _records, _runs, _usage_report, _watching, _work
 from remit.api._compatible import compatible_routes, refuse_in_form
 from remit.api._guard import AsgiApp, Guard, Receive, Scope, Send
-from remit.api._keys import Keyring
+from remit.api._keys import Identity, Keyring, origin_of
 from remit.api._openapi import openapi_of
-from remit.api._operation import Call, Doors, Operation
+from remit.api._operation import Answer, Call, Doors, Operation
 from remit.api._ports import ServedHost
 from remit.api._reading import read_json, read_query
 from remit.api._settings import DoorSettings
@@ -21,7 +21,8 @@ from remit.api._streams import Streams
 from remit.api._traffic import Traffic
 from remit.api.dashboard import Dashboard, takes_form
 from remit.api.mcp._door import McpDoor
-from remit.errors import InvalidRequest, MethodNotAllowed, NotFound
+from remit.errors import InvalidRequest, MethodNotAllowed, NotFound, RemitError
+from remit.runs import act_of
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
     *_runs.OPERATIONS,
@@ -97,16 +98,43 @@ class _Place:
             allow = ", ".join(sorted(self._operations))
             raise MethodNotAllowed(f"this path takes {allow}", allow=allow)
         scope["remit.operation"] = operation.id
-        answer = await operation.handle(await self._read(operation, scope, receive))
-        await answer(scope, receive, send)
-
-    async def _read(self, operation: Operation, scope: Scope, receive: Receive) -> Call:
-        """Who calls, and with what; in this order, so that a stranger's body isn't read."""
-        request, headers = Request(scope, receive), scope["remit.headers"]
         identity = None
         if operation.scope is not None:
-            identity = await self._doors.keyring.identify(headers)
+            identity = await self._doors.keyring.identify(scope["remit.headers"], origin=origin_of(scope))
+        if operation.scope == "admin" and identity is not None:
+            answer = await self._audited(operation, identity, scope, receive)
+        else:
+            answer = await self._answer(operation, identity, scope, receive)
+        await answer(scope, receive, send)
+
+    async def _answer(
+        self, operation: Operation, identity: Identity | None, scope: Scope, receive: Receive
+    ) -> Answer:
+        if operation.scope is not None and identity is not None:
             identity.require(operation.scope)
+        return await operation.handle(await self._read(operation, identity, scope, receive))
+
+    async def _audited(
+        self, operation: Operation, identity: Identity, scope: Scope, receive: Receive
+    ) -> Answer:
+        """The answer of a call that needs the scope `admin`: it goes on the audit record, refused or not."""
+        outcome = "internal"
+        try:
+            answer = await self._answer(operation, identity, scope, receive)
+            outcome = "done"
+            return answer
+        except RemitError as error:
+            outcome = error.code
+            raise
+        finally:
+            act = act_of(identity.caller, "admin.called", f"call {operation.id}", outcome=outcome)
+            await self._doors.host.record(act, tenant=identity.tenant)
+
+    async def _read(
+        self, operation: Operation, identity: Identity | None, scope: Scope, receive: Receive
+    ) -> Call:
+        """Who calls, and with what; in this order, so that a stranger's body isn't read."""
+        request, headers = Request(scope, receive), scope["remit.headers"]
         query = read_query(operation.query, scope["query_string"])
         body = None
         if operation.method != "GET":

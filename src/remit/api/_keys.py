@@ -8,7 +8,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from remit.admission import Caller
 from remit.api._ports import ServedStore
@@ -39,6 +39,8 @@ class Identity:
 
     key: ApiKey
     key_hash: str
+    origin: str | None = None
+    """The address of the other end of its connection."""
 
     @property
     def tenant(self) -> str:
@@ -54,6 +56,7 @@ class Identity:
             bindings=None if key.bindings is None else frozenset(key.bindings),
             limits=LimitRequest(max_cost_usd=key.max_cost_usd),
             key_id=key.id,
+            origin=self.origin,
             max_running=key.max_running,
             max_queued=key.max_queued,
         )
@@ -76,14 +79,14 @@ class Keyring:
         self._clock = clock
         self._known: OrderedDict[str, tuple[float, ApiKey | None]] = OrderedDict()
 
-    async def identify(self, headers: Mapping[bytes, bytes]) -> Identity:
-        """The identity behind a request's headers.
+    async def identify(self, headers: Mapping[bytes, bytes], *, origin: str | None) -> Identity:
+        """The identity behind a request's headers, which came from this address.
 
         Raises:
             Unauthenticated: It has no key, or one that isn't known, has expired or was revoked.
         """
         secret = _secret_of(headers)
-        return Identity(await self._get(hash_secret(secret)), hash_secret(secret))
+        return Identity(await self._get(hash_secret(secret)), hash_secret(secret), origin)
 
     async def still(self, identity: Identity) -> bool:
         """Whether a key that was good is good now."""
@@ -125,3 +128,9 @@ def _secret_of(headers: Mapping[bytes, bytes]) -> str:
     if scheme.lower() != b"bearer" or not _SHAPE.match(secret):
         raise Unauthenticated("send `Authorization: Bearer rk_...`, with a key of this host")
     return secret.decode("ascii")
+
+
+def origin_of(scope: Mapping[str, Any]) -> str | None:
+    """The address of the other end of a request's connection: a proxy's, where one is in between."""
+    client = scope.get("client")
+    return client[0] if client else None

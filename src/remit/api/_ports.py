@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Protocol
 
 from remit.admission import Binding, Caller
-from remit.contract import ApiKey, CancelReceipt, Delivery, DryRun, RunView, WorkKind
+from remit.contract import ApiKey, AuditFact, CancelReceipt, Delivery, DryRun, RunView, WorkKind
 from remit.models import PoolSettings
 from remit.primitives import Clock, Ids
 from remit.requests import ParsedRequest
@@ -219,8 +219,12 @@ class ServedHost(Protocol):
         """
         ...
 
-    def acknowledge(self, run_id: str, *, tenant: str, accepted: bool) -> bool:
+    async def acknowledge(self, run_id: str, *, caller: Caller, accepted: bool) -> bool:
         """Answer a run that waits for it. False: it isn't waiting, and nothing changed."""
+        ...
+
+    async def record(self, act: AuditFact, *, tenant: str) -> None:
+        """Put an act on the audit record; it is durable when this returns."""
         ...
 
     async def tell(self, run_id: str, *, tenant: str, text: str) -> None:

@@ -198,7 +198,7 @@ def _body_of(call: Call, shape: type[CancelBody]) -> CancelBody:
 async def _acknowledge(call: Call) -> Answer:
     body = checked(AcknowledgeBody, as_object(call.body), "a field of this call")
     stored = await get_run(call)
-    changed = call.host.acknowledge(stored.view.id, tenant=call.tenant, accepted=body.accepted)
+    changed = await call.host.acknowledge(stored.view.id, caller=call.caller, accepted=body.accepted)
     return json_answer(Changed(changed=changed, run=end_of(await _view_of(call, stored.view.id))))
 
 

@@ -65,7 +65,7 @@ def create_key(
         message = first["msg"].removeprefix("Value error, ")
         raise InvalidRequest(f"{param}: {message}", param=param) from None
     secret = new_secret()
-    _with_store(lambda store: store.add_key(key, key_hash=hash_secret(secret)))
+    with_store(lambda store: store.add_key(key, key_hash=hash_secret(secret)))
     say(f"key {key.name} ({key.id}) of tenant {key.tenant}: {', '.join(key.scopes)}; it isn't shown again")
     sys.stdout.write(f"{secret}\n")
     sys.stdout.flush()
@@ -74,7 +74,7 @@ def create_key(
 
 def list_keys(*, tenant: str | None, as_json: bool) -> int:
     """List keys."""
-    found = _with_store(lambda store: _keys_and_spent(store, tenant))
+    found = with_store(lambda store: _keys_and_spent(store, tenant))
     if as_json:
         results = Results()
         for key, spent in found:
@@ -98,7 +98,7 @@ def revoke_key(name: str, *, tenant: str) -> int:
     Raises:
         NotFound: The tenant has none of that name.
     """
-    key = _with_store(lambda store: store.revoke_key(name, tenant=tenant))
+    key = with_store(lambda store: store.revoke_key(name, tenant=tenant))
     say(f"key {key.name} ({key.id}) of tenant {key.tenant} is revoked")
     return 0
 
@@ -139,7 +139,9 @@ def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def _with_store(act: Callable[[SqliteStore], Awaitable[T]]) -> T:
+def with_store(act: Callable[[SqliteStore], Awaitable[T]]) -> T:
+    """Do something with the store of this machine's data folder."""
+
     async def run() -> T:
         folder = make_data_folder(data_folder(os.environ))
         async with SqliteStore.open(folder, clock=SystemClock()) as store:

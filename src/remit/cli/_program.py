@@ -32,6 +32,7 @@ _COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "serve": ("remit.cli._serve:serve", "Run a host that is reached over HTTP."),
     "mcp": ("remit.cli._mcp:command", "Serve runs as tools to an MCP client."),
     "keys": ("remit.cli._keys:keys", "Make, list and revoke the keys of a host's callers."),
+    "audit": ("remit.cli._audit:audit", "Show who did what that an operator answers for."),
     "demo": ("remit.cli._demo:demo", "Watch a real run on a small repository; no key needed."),
     "bench": ("remit.cli._bench:bench", "Measure what a model and a profile solve."),
 }

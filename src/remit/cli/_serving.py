@@ -22,7 +22,7 @@ from remit.cli._signals import Signals
 from remit.cli._words import say
 from remit.config import Config, find_repository_root, load_config, with_default_model
 from remit.errors import ConfigError, NotFound
-from remit.host import Host
+from remit.host import Host, record_settings
 from remit.requests import parse_duration_ms
 from remit.storage import take_serve_lock
 from remit.workspaces import check_root, choose_sandbox
@@ -52,6 +52,7 @@ def run_server(options: ServeOptions) -> int:
     """
     _require_server()
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("remit.audit").setLevel(logging.INFO)
     config = serve_settings(options)
     certificate = _certificate(config)
     _refuse_open_door(config, has_tls=certificate is not None)
@@ -186,6 +187,7 @@ class _Serving:
                     first = await ensure_first_key(
                         door.store, self._config.data, clock=host.clock, ids=host.ids
                     )
+                    await record_settings(host.store, self._config)
                     app = App(door, self._door_settings(port))
                     async with DoorServer(app, listener, certificate=self._certificate):
                         self._tell(door, first, sandboxes, port)

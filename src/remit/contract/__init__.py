@@ -1,5 +1,6 @@
 """The shapes of all that is stored or sent: pure, frozen, closed."""
 
+from remit.contract._audit import OWNER, AuditAction, AuditEntry, AuditFact
 from remit.contract._dry_run import DryRun, DryWorkspace, FoundCheck, ModelPrice
 from remit.contract._flags import FLAG_WORDS
 from remit.contract._keys import SCOPES, ApiKey, KeySpending, Scope
@@ -132,6 +133,7 @@ __all__ = [
     "CLI_EXIT",
     "CODES",
     "FLAG_WORDS",
+    "OWNER",
     "PROTOCOL_VERSION",
     "SCOPES",
     "AbandonedWork",
@@ -142,6 +144,9 @@ __all__ = [
     "AttemptEnded",
     "AttemptStarted",
     "AttemptUsage",
+    "AuditAction",
+    "AuditEntry",
+    "AuditFact",
     "CancelItem",
     "CancelReceipt",
     "CancelRequest",

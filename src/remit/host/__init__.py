@@ -12,6 +12,7 @@ everything in reverse.
 """
 
 from remit.host._by_hand import ByHand, PatchPlace, branches_of, deliver_by_hand
+from remit.host._configured import record_settings, settings_act
 from remit.host._delivering import check_discardable
 from remit.host._host import Host
 from remit.host._run import CancelOutcome, Run
@@ -32,4 +33,6 @@ __all__ = [
     "check_discardable",
     "deliver_by_hand",
     "next_host_status",
+    "record_settings",
+    "settings_act",
 ]

@@ -32,6 +32,8 @@ class ByHand:
     allow_protected: bool = False
     by: str = "hand"
     """Who asks: a key's id, or `hand`."""
+    origin: str | None = None
+    """The address that it is asked from; None: not over the network."""
 
     @property
     def mode(self) -> str:
@@ -129,7 +131,9 @@ async def _log(run: StoredRun, wanted: ByHand, outcome: Outcome, log: HandLog) -
         "ref": wanted.branch,
         "by": wanted.by,
         "unreviewed": wanted.unreviewed,
+        "allow_protected": wanted.allow_protected,
         "paths": len(outcome.paths),
+        **({} if wanted.origin is None else {"origin": wanted.origin}),
     }
     await log.log(run.view.id, word, data, tenant=run.tenant)
 

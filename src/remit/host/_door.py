@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from remit.admission import Binding, Caller
 from remit.api import Cancelled, NodeRow, Places, ServedStore, WorkRow
-from remit.contract import CancelReceipt, Delivery, DryRun, RunView, WorkKind
+from remit.contract import AuditFact, CancelReceipt, Delivery, DryRun, RunView, WorkKind
 from remit.errors import NotFound, PreconditionFailed
 from remit.host._by_hand import ByHand, PatchPlace, deliver_by_hand, delivery_of
 from remit.host._delivering import check_deliverable, check_discardable
@@ -32,6 +32,7 @@ from remit.runs import (
     TurnBlocked,
     TurnStart,
     TurnStop,
+    act_of,
     despite_cancel,
     id_of_name,
     name_in_host,
@@ -253,10 +254,19 @@ class HostDoor:
             complete=False,
         )
 
-    def acknowledge(self, run_id: str, *, tenant: str, accepted: bool) -> bool:
+    async def acknowledge(self, run_id: str, *, caller: Caller, accepted: bool) -> bool:
         """Answer a run that waits for it; see `ServedHost`."""
-        control = self._parts.engine.find_control(run_id, tenant=tenant)
-        return control is not None and control.acknowledge(accepted)
+        control = self._parts.engine.find_control(run_id, tenant=caller.tenant)
+        if control is None or not control.waits_for_acknowledgement:
+            return False
+        outcome = "accepted" if accepted else "refused"
+        act = act_of(caller, "result.answered", f"run {run_id}", outcome=outcome)
+        await self.record(act, tenant=caller.tenant)
+        return control.acknowledge(accepted)
+
+    async def record(self, act: AuditFact, *, tenant: str) -> None:
+        """Put an act on the audit record; see `ServedHost`."""
+        await self._parts.store.record(act, tenant=tenant)
 
     async def tell(self, run_id: str, *, tenant: str, text: str) -> None:
         """Have a text read before the run's next round; see `ServedHost`."""
@@ -278,7 +288,7 @@ class HostDoor:
         Cancellation: it is applied whole, or not.
         """
         if not run.view.status.ended:
-            return await self._approve(run, True)
+            return await self._approve(run, True, caller=caller)
         history = await self._parts.store.read_history(run.view.id, tenant=run.tenant)
         binding = self.bindings.get(run.view.binding)
         check_deliverable(run, history, binding, unreviewed=unreviewed, allow_protected=allow_protected)
@@ -290,6 +300,7 @@ class HostDoor:
             unreviewed=unreviewed,
             allow_protected=allow_protected,
             by=caller.key_id or "hand",
+            origin=caller.origin,
         )
         place = PatchPlace(
             node_data=self._node_data(),
@@ -304,22 +315,26 @@ class HostDoor:
     async def discard(self, run: StoredRun, *, caller: Caller) -> Delivery:
         """Let the patch never be applied; see `ServedHost`."""
         if not run.view.status.ended:
-            return await self._approve(run, False)
+            return await self._approve(run, False, caller=caller)
         history = await self._parts.store.read_history(run.view.id, tenant=run.tenant)
         check_discardable(run, history)
-        data = {"by": caller.key_id or "hand"}
+        data = {"by": caller.key_id or "hand", **({} if caller.origin is None else {"origin": caller.origin})}
         await self._parts.store.log(run.view.id, "delivery.discarded", data, tenant=run.tenant)
         return Delivery(mode="patch", status="discarded")
 
-    async def _approve(self, run: StoredRun, approved: bool) -> Delivery:
+    async def _approve(self, run: StoredRun, approved: bool, *, caller: Caller) -> Delivery:
         """Give a run the word that it waits for, and wait for what comes of it.
 
         Raises:
             PreconditionFailed: It doesn't wait for one.
         """
         control = self._parts.engine.find_control(run.view.id, tenant=run.tenant)
-        if control is None or not control.approve(approved):
-            raise PreconditionFailed("the run goes on, and doesn't wait for a word on its patch", param="id")
+        if control is None or not control.waits_for_approval:
+            raise _not_waiting()
+        act = act_of(caller, "delivery.approved" if approved else "delivery.discarded", f"run {run.view.id}")
+        await self.record(act, tenant=run.tenant)
+        if not control.approve(approved):
+            raise _not_waiting()
         await self.wait_ended(run.view.id, tenant=run.tenant, wait_ms=_DELIVERED_WITHIN_MS)
         delivery = (await self._get(run.view.id, run.tenant)).view.delivery
         assert delivery is not None, "it has had one since it waited"
@@ -359,3 +374,7 @@ class HostDoor:
         )
         self._parts.dispatcher.ask_to_stop(stop, self._context(Caller(tenant=tenant)))
         return row
+
+
+def _not_waiting() -> PreconditionFailed:
+    return PreconditionFailed("the run goes on, and doesn't wait for a word on its patch", param="id")

@@ -105,6 +105,16 @@ class RunControl:
         self.committed = True
         return True
 
+    @property
+    def waits_for_acknowledgement(self) -> bool:
+        """Whether it waits for an acknowledgement now."""
+        return self.acknowledged is not None and not self.acknowledged.done()
+
+    @property
+    def waits_for_approval(self) -> bool:
+        """Whether it waits for a person's word on its delivery now."""
+        return self.approval is not None and not self.approval.done()
+
     def acknowledge(self, accepted: bool) -> bool:
         """Answer a `finalizing` run that asked for it. False: none is waiting."""
         waiting = self.acknowledged

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from remit.contract import AttemptEnded, AttemptStarted, RunRequest, RunView
+from remit.contract import AttemptEnded, AttemptStarted, AuditEntry, AuditFact, RunRequest, RunView
 from remit.events import Artifact, Event, NewEvent, TranscriptEntry
 from remit.runs._control import CancelBy
 from remit.runs._naming import name_outside
@@ -43,6 +43,8 @@ class Submission:
     text_replaced: int = 0
     key_id: str | None = None
     """The key that it was asked with."""
+    audit: tuple[AuditFact, ...] = ()
+    """What of it goes on the audit record, if it is admitted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,6 +282,20 @@ class RunStore(Protocol):
             NotFound: There is no such run.
             PreconditionFailed: It hasn't ended.
         """
+        ...
+
+    async def record(self, act: AuditFact, *, tenant: str = "local") -> None:
+        """Put an act on the audit record; it is durable when this returns.
+
+        What is stored by another operation is recorded by that one: `submit` does it with its acts, `append`
+        and `finish` with a delivery that has ended, `log` with what was done to a patch by hand.
+        """
+        ...
+
+    async def read_audit(
+        self, *, tenant: str | None = "local", before: int | None = None, limit: int = 100
+    ) -> tuple[AuditEntry, ...]:
+        """The audit record of a tenant (None: of all), the newest entry first, from below an id on."""
         ...
 
     async def read_history(self, run_id: str, *, tenant: str = "local") -> tuple[HistoryEntry, ...]:

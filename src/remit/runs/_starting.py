@@ -25,6 +25,7 @@ from remit.contract import DeliveryMode, RunRequest
 from remit.errors import AdmissionError, CapSpent
 from remit.primitives import Clock
 from remit.requests import ParsedRequest, fingerprint
+from remit.runs._auditing import audit_of_admission
 from remit.runs._control import CancelAsked, CancelBy, RunControl
 from remit.runs._naming import name_in_host
 from remit.runs._ports import RunStore, StoredRun, Submission
@@ -209,6 +210,7 @@ class Starter:
             key_id=caller.key_id,
             idempotency_key=idempotency_key,
             text_replaced=admitted.text_replaced,
+            audit=audit_of_admission(admitted, caller),
         )
 
     def ask_to_stop(self, run_id: str, *, by: CancelBy, reason: str | None, tenant: str = "local") -> bool:

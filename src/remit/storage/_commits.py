@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from remit.errors import InternalError, RemitError, StorageFull
 from remit.primitives import Clock
+from remit.storage._audit import say_audited
 from remit.storage._connections import Checkpoints
 from remit.storage._epochs import Epochs
 from remit.storage._faults import is_full, is_ones_own, is_sync_failure, storage_error
@@ -220,6 +221,8 @@ class Commits:
         for ref in transaction.done:
             self._held.forget(ref)
         self._held.trim()
+        for tenant, fact in transaction.audited:
+            say_audited(tenant, fact)
         self._call_hook("after", commit)
         stored.answers.extend(answers)
         stored.grown.update({ref: event.seq or 0 for ref, event in transaction.stored})
@@ -263,7 +266,7 @@ class Commits:
 
     def _run_guarded(self, request: Request, transaction: Transaction) -> Answer:
         self._connection.execute("SAVEPOINT one")
-        mark = len(transaction.stored)
+        mark, audited = len(transaction.stored), len(transaction.audited)
         try:
             answer = self._run(request, transaction)
             transaction.flush()
@@ -272,7 +275,7 @@ class Commits:
                 raise
             self._connection.execute("ROLLBACK TO one")
             transaction.rows.clear()
-            del transaction.stored[mark:]
+            del transaction.stored[mark:], transaction.audited[audited:]
             self._held.forget_all()
             answer = Answer(request, error=_broken(error))
         self._connection.execute("RELEASE one")

@@ -32,6 +32,7 @@ class HeldRun:
     """`run.settling` is stored."""
     intended: bool
     """`delivery.intent` is stored."""
+    key_id: str | None = None
 
     @property
     def ended(self) -> bool:
@@ -76,7 +77,8 @@ _LOAD = """
 SELECT r.key, r.generation, r.claimed, v.view,
        (SELECT max(seq) FROM events WHERE run = r.key),
        EXISTS (SELECT 1 FROM events WHERE run = r.key AND type = 'run.settling'),
-       EXISTS (SELECT 1 FROM events WHERE run = r.key AND type = 'delivery.intent')
+       EXISTS (SELECT 1 FROM events WHERE run = r.key AND type = 'delivery.intent'),
+       r.key_id
 FROM runs r JOIN run_views v ON v.run = r.key
 WHERE r.tenant = ? AND r.id = ?
 """
@@ -86,7 +88,7 @@ def _load(connection: sqlite3.Connection, ref: RunRef) -> HeldRun | None:
     row = connection.execute(_LOAD, ref).fetchone()
     if row is None:
         return None
-    key, generation, claimed, view, last_seq, settled, intended = row
+    key, generation, claimed, view, last_seq, settled, intended, key_id = row
     return HeldRun(
         key=key,
         ref=ref,
@@ -96,4 +98,5 @@ def _load(connection: sqlite3.Connection, ref: RunRef) -> HeldRun | None:
         view=RunView.model_validate_json(view),
         settled=bool(settled),
         intended=bool(intended),
+        key_id=key_id,
     )

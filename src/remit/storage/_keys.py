@@ -6,7 +6,7 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
-from remit.contract import ApiKey
+from remit.contract import ApiKey, AuditAction, AuditFact
 from remit.errors import NotFound, PreconditionFailed
 from remit.primitives import clean_text, format_time
 from remit.storage._transaction import Transaction
@@ -66,6 +66,7 @@ class AddKey:
                 key.model_dump_json(exclude={"revoked_at"}),
             ),
         )
+        transaction.audit(key.tenant, _act("key.created", key))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,4 +94,13 @@ class RevokeKey:
             transaction.connection.execute(
                 "UPDATE api_keys SET revoked_at = ? WHERE id = ?", (revoked_at, key_id)
             )
+            key = _api_key((key_id, record, revoked_at))
+            transaction.audit(key.tenant, _act("key.revoked", key))
+            return key
         return _api_key((key_id, record, revoked_at))
+
+
+def _act(action: AuditAction, key: ApiKey) -> AuditFact:
+    """Keys are made and ended by the owner of the machine alone."""
+    shown = key.model_dump(mode="json", exclude={"id", "tenant", "created_at", "revoked_at"})
+    return AuditFact(action=action, subject=f"key {key.id}", data=shown)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from remit.errors import SchemaTooNew, StorageError
-from remit.storage._schema import SCHEMA_V1, SCHEMA_V2, SCHEMA_V3, SCHEMA_V4, SCHEMA_V5
+from remit.storage._schema import SCHEMA_V1, SCHEMA_V2, SCHEMA_V3, SCHEMA_V4, SCHEMA_V5, SCHEMA_V6
 
 APPLICATION_ID: Final = 0x524D_4954
 """Marks the file as ours ("RMIT")."""
@@ -52,12 +52,18 @@ def _add_key_ids(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
+def _add_audit(connection: sqlite3.Connection) -> None:
+    for statement in SCHEMA_V6:
+        connection.execute(statement)
+
+
 MIGRATIONS: Final = (
     Migration(number=1, apply=_create),
     Migration(number=2, apply=_add_tombstones),
     Migration(number=3, apply=_add_keys),
     Migration(number=4, apply=_add_parents),
     Migration(number=5, apply=_add_key_ids),
+    Migration(number=6, apply=_add_audit),
 )
 """All of them, in order."""
 

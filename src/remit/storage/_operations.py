@@ -10,7 +10,7 @@ from remit.contract import RunQueued, RunStatus, RunView
 from remit.errors import IdempotencyConflict, InternalError, InvalidRequest, NotFound, PreconditionFailed
 from remit.events import Artifact, Event, NewEvent, TranscriptEntry
 from remit.primitives import clean_text, format_time, is_run_id
-from remit.runs import StoredRun, Submission, Submitted, Tombstone, end_buried
+from remit.runs import StoredRun, Submission, Submitted, Tombstone, audit_of_event, audit_of_log, end_buried
 from remit.storage._burying import find_tombstone
 from remit.storage._claiming import choose_run
 from remit.storage._facts import (
@@ -87,6 +87,10 @@ class Append:
         held.intended |= "delivery.intent" in types
         held.last_seq += len(facts)
         transaction.stored.extend((self.ref, fact.event) for fact in facts)
+        for fact in facts:
+            act = audit_of_event(fact.event.run_id, fact.payload, key_id=held.key_id)
+            if act is not None:
+                transaction.audit(self.ref.tenant, act)
         if self.ends:
             transaction.done.add(self.ref)
         return tuple(fact.event for fact in facts)
@@ -180,6 +184,8 @@ class Submit:
         self._bind_key(transaction, key)
         ref = RunRef(submission.tenant, run.id)
         transaction.stored.extend((ref, stored.event) for stored in facts)
+        for act in submission.audit:
+            transaction.audit(submission.tenant, act)
         return key
 
     def _tombstone(self, transaction: Transaction) -> Tombstone | None:
@@ -251,3 +257,6 @@ class Log:
             "INSERT INTO history (run, at, type, data) VALUES (?, ?, ?, ?)",
             (held.key, format_time(transaction.clock.now()), self.type, dump_clean(self.data)[0]),
         )
+        act = audit_of_log(self.ref.run_id, self.type, self.data)
+        if act is not None:
+            transaction.audit(self.ref.tenant, act)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
-from remit.contract import RunView
+from remit.contract import AuditFact, RunView
+from remit.primitives import clean_text, format_time
+from remit.storage._texts import dump_clean
 
 _EVENT = """
 INSERT INTO events (run, seq, type, version, at, work_id, parent_work_id, data)
@@ -21,6 +24,10 @@ _TRANSCRIPT = "INSERT INTO transcript (run, stage_id, position, role, body) VALU
 _ARTIFACT = """
 INSERT INTO artifacts (run, name, media_type, text) VALUES (?, ?, ?, ?)
 ON CONFLICT (run, name) DO UPDATE SET media_type = excluded.media_type, text = excluded.text
+"""
+
+_AUDIT = """
+INSERT INTO audit (tenant, at, actor, action, subject, origin, outcome, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 Row = tuple[Any, ...]
@@ -43,6 +50,8 @@ class Rows:
     attempts_ended: list[Row] = field(default_factory=list[Row])
     transcript: list[Row] = field(default_factory=list[Row])
     artifacts: list[Row] = field(default_factory=list[Row])
+
+    audit: list[Row] = field(default_factory=list[Row])
 
     def flush(self, connection: sqlite3.Connection) -> None:
         """Write all of it.
@@ -68,6 +77,8 @@ class Rows:
             many(_TRANSCRIPT, self.transcript)
         if self.artifacts:
             many(_ARTIFACT, self.artifacts)
+        if self.audit:
+            many(_AUDIT, self.audit)
         self.clear()
 
     def clear(self) -> None:
@@ -81,5 +92,13 @@ class Rows:
             self.attempts_ended,
             self.transcript,
             self.artifacts,
+            self.audit,
         ):
             gathered.clear()
+
+
+def audit_row(tenant: str, at: datetime, fact: AuditFact) -> tuple[Any, ...]:
+    """The row of a fact."""
+    words = (fact.actor, fact.action, fact.subject, fact.origin, fact.outcome)
+    cleaned = [None if word is None else clean_text(word)[0] for word in words]
+    return (tenant, format_time(at), *cleaned, dump_clean(fact.data)[0])

@@ -184,3 +184,31 @@ SCHEMA_V5: Final = (
     "CREATE INDEX runs_by_key_id ON runs (tenant, key_id) WHERE key_id IS NOT NULL",
 )
 """What the fifth one adds."""
+
+SCHEMA_V6: Final = (
+    # What an operator answers for: who did what, when, from where. `AUTOINCREMENT`: no id is ever used again.
+    """
+    CREATE TABLE audit (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        tenant TEXT NOT NULL,
+        at TEXT NOT NULL,
+        actor TEXT NOT NULL,
+        action TEXT NOT NULL,
+        subject TEXT NOT NULL,
+        origin TEXT,
+        outcome TEXT NOT NULL,
+        data TEXT NOT NULL
+    )
+    """,
+    "CREATE INDEX audit_by_tenant ON audit (tenant)",
+    # It is only ever added to.
+    """
+    CREATE TRIGGER audit_is_not_changed BEFORE UPDATE ON audit
+    BEGIN SELECT RAISE (ABORT, 'the audit record is only added to'); END
+    """,
+    """
+    CREATE TRIGGER audit_is_not_deleted BEFORE DELETE ON audit
+    BEGIN SELECT RAISE (ABORT, 'the audit record is only added to'); END
+    """,
+)
+"""What the sixth one adds."""

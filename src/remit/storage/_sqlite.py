@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
-from remit.contract import ApiKey, KeySpending
+from remit.contract import ApiKey, AuditEntry, AuditFact, KeySpending
 from remit.errors import MisuseError
 from remit.events import Artifact, Event, NewEvent, TranscriptEntry
 from remit.primitives import Clock, SystemIds, clean_text
@@ -27,6 +27,7 @@ from remit.runs import (
     Tombstone,
 )
 from remit.storage import _queries
+from remit.storage._audit import Record, read_audit
 from remit.storage._burying import Bury, find_tombstone
 from remit.storage._claiming import unfinished_of_dead
 from remit.storage._commits import Answer, Commits, Reply, Request
@@ -239,6 +240,17 @@ class SqliteStore:
     async def log(self, run_id: str, type_: str, data: dict[str, Any], *, tenant: str = "local") -> None:
         """See `RunStore`."""
         await self._write(Log(ref=_ref(tenant, run_id), type=type_, data=data))
+
+    async def record(self, act: AuditFact, *, tenant: str = "local") -> None:
+        """See `RunStore`."""
+        await self._write(Record(tenant=tenant, fact=act))
+
+    async def read_audit(
+        self, *, tenant: str | None = "local", before: int | None = None, limit: int = 100
+    ) -> tuple[AuditEntry, ...]:
+        """See `RunStore`. A page holds 1000 entries at most."""
+        query = partial(read_audit, tenant=tenant, before=before, limit=limit)
+        return await self._readers.run(query)
 
     async def read_ledger(
         self, *, tenant: str, start: datetime | None = None, end: datetime | None = None

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sqlite3
 from typing import Protocol, TypeVar
 
+from remit.contract import AuditFact
 from remit.events import Event
 from remit.primitives import Clock
 from remit.storage._epochs import Epochs
 from remit.storage._held import HeldRun, HeldRuns, RunRef
-from remit.storage._rows import Rows
+from remit.storage._rows import Rows, audit_row
 
 ResultT_co = TypeVar("ResultT_co", covariant=True)
 
@@ -49,6 +50,8 @@ class Transaction:
         self.rows = Rows()
         self.stored: list[tuple[RunRef, Event]] = []
         """The new events, in order."""
+        self.audited: list[tuple[str, AuditFact]] = []
+        """The new entries of the audit record, each with its tenant."""
         self.done: set[RunRef] = set()
         """The runs that nothing more is expected of; their states needn't be remembered."""
         self._held = held
@@ -63,5 +66,11 @@ class Transaction:
 
     def flush(self) -> None:
         """Make what was added visible to statements; whoever reads rows calls it first."""
-        if self.rows.events or self.rows.transcript or self.rows.artifacts:
-            self.rows.flush(self.connection)
+        rows = self.rows
+        if rows.events or rows.transcript or rows.artifacts or rows.audit:
+            rows.flush(self.connection)
+
+    def audit(self, tenant: str, fact: AuditFact) -> None:
+        """Put an act on the audit record, with what else this transaction stores."""
+        self.rows.audit.append(audit_row(tenant, self.clock.now(), fact))
+        self.audited.append((tenant, fact))

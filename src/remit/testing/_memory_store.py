@@ -8,7 +8,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from remit.contract import AttemptEnded, AttemptStarted, RunEnded, RunQueued, RunRequest, RunStatus, RunView
+from remit.contract import (
+    AttemptEnded,
+    AttemptStarted,
+    AuditEntry,
+    AuditFact,
+    RunEnded,
+    RunQueued,
+    RunRequest,
+    RunStatus,
+    RunView,
+)
 from remit.errors import (
     AlreadyDecided,
     IdempotencyConflict,
@@ -37,6 +47,8 @@ from remit.runs import (
     Submission,
     Submitted,
     Tombstone,
+    audit_of_event,
+    audit_of_log,
     end_buried,
     fold_event,
 )
@@ -101,6 +113,7 @@ class MemoryStore:
         self._keys: dict[tuple[str, str], _Run] = {}
         self._admitted = asyncio.Event()
         self._tombstones: dict[tuple[str, str], Tombstone] = {}
+        self._audit: list[AuditEntry] = []
 
     async def submit(self, submission: Submission) -> Submitted:
         """See `RunStore`."""
@@ -160,6 +173,8 @@ class MemoryStore:
         run.request = RunRequest.model_validate(event.data["request"])
         run.view()
         self._runs[run.tenant, run.id] = run
+        for act in submission.audit:
+            self._record(act, run.tenant)
         self._admitted.set()
         self._admitted = asyncio.Event()
         return run
@@ -264,6 +279,10 @@ class MemoryStore:
         messages = [_clean_message(entry) for entry in transcript]
         self._check(run, stored, messages)
         run.log.extend(stored)
+        for event in stored:
+            act = audit_of_event(run.id, payload_of(event), key_id=run.key_id)
+            if act is not None:
+                self._record(act, run.tenant)
         run.transcript.extend(messages)
         for artifact in artifacts:
             name, text = clean_text(artifact.name)[0], clean_text(artifact.text)[0]
@@ -400,6 +419,31 @@ class MemoryStore:
             raise PreconditionFailed("the host log is for what happens after a run's terminal")
         cleaned, _ = clean_json(data)
         run.history.append(HistoryEntry(at=self._clock.now(), type=type_, data=cleaned))
+        act = audit_of_log(run_id, type_, cleaned)
+        if act is not None:
+            self._record(act, tenant)
+
+    async def record(self, act: AuditFact, *, tenant: str = "local") -> None:
+        """See `RunStore`."""
+        self._record(act, tenant)
+
+    def _record(self, act: AuditFact, tenant: str) -> None:
+        cleaned = clean_json(act.model_dump(mode="json"))[0]
+        number = len(self._audit) + 1
+        self._audit.append(
+            AuditEntry.model_validate({**cleaned, "id": number, "at": self._clock.now(), "tenant": tenant})
+        )
+
+    async def read_audit(
+        self, *, tenant: str | None = "local", before: int | None = None, limit: int = 100
+    ) -> tuple[AuditEntry, ...]:
+        """See `RunStore`."""
+        found = [
+            entry
+            for entry in reversed(self._audit)
+            if tenant in {None, entry.tenant} and (before is None or entry.id < before)
+        ]
+        return tuple(found[: max(1, limit)])
 
     async def read_history(self, run_id: str, *, tenant: str = "local") -> tuple[HistoryEntry, ...]:
         """See `RunStore`."""

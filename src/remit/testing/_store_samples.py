@@ -47,7 +47,7 @@ from remit.primitives import clean_text
 from remit.runs import Submission
 
 SAMPLE_MOMENT: Final = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
-_PATCH: Final = PatchSummary(sha256="5e" * 32, files=2, insertions=14, deletions=3, reviewed=True)
+SAMPLE_PATCH: Final = PatchSummary(sha256="5e" * 32, files=2, insertions=14, deletions=3, reviewed=True)
 _MODEL: Final = "scripted:demo"
 
 
@@ -159,7 +159,7 @@ def settling(kind: Literal["completed", "failed", "cancelled"] = "completed") ->
 
 def delivery_intent() -> NewEvent:
     """The commit point."""
-    return fact("delivery.intent", DeliveryIntended(mode="patch", patch=_PATCH))
+    return fact("delivery.intent", DeliveryIntended(mode="patch", patch=SAMPLE_PATCH))
 
 
 def terminal(view: RunView, kind: Literal["completed", "failed", "cancelled"] = "completed") -> NewEvent:
@@ -262,7 +262,7 @@ def _tool_round(stage_id: str, attempt_id: str) -> Iterator[Write]:
 
 def _ending(view: RunView) -> Iterator[Write]:
     review = Review(decision="pass", summary="", content_hash="ef" * 32)
-    decided = ReviewDecided(stage_id="review-1", review=review, output="Fixed.", patch=_PATCH)
+    decided = ReviewDecided(stage_id="review-1", review=review, output="Fixed.", patch=SAMPLE_PATCH)
     yield Write(
         events=(fact("review.decided", decided),),
         artifacts=(Artifact(name="patch", text="--- a/x\n+++ b/x\n" * 20, media_type="text/x-diff"),),
@@ -285,7 +285,7 @@ def _ending(view: RunView) -> Iterator[Write]:
             "output": "Fixed.",
             "review": review,
             "checks": (check,),
-            "patch": _PATCH,
+            "patch": SAMPLE_PATCH,
             "delivery": delivery,
         }
         | {"usage": usage, "cost_usd": 0.0, "estimated_max_cost_usd": 0.0}

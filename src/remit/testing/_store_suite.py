@@ -12,6 +12,7 @@ It needs pytest and pytest-asyncio in mode `auto`.
 from __future__ import annotations
 
 from remit.testing._store_suite_admission import AdmissionRules
+from remit.testing._store_suite_audit import AuditRules
 from remit.testing._store_suite_harness import StoreHarness
 from remit.testing._store_suite_log import LogRules
 from remit.testing._store_suite_reading import ReadingRules
@@ -21,5 +22,5 @@ from remit.testing._store_suite_waiting import WaitingRules
 __all__ = ["StoreHarness", "StoreSuite"]
 
 
-class StoreSuite(AdmissionRules, TombstoneRules, LogRules, ReadingRules, WaitingRules):
-    """The rules of admission and claims, of dead ids, of the log, of reading, of waiting and cancelling."""
+class StoreSuite(AdmissionRules, TombstoneRules, LogRules, ReadingRules, WaitingRules, AuditRules):
+    """The rules of admission, claims, dead ids, the log, reading, waiting, cancelling and the audit."""

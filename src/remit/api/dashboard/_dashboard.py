@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from remit.api._guard import AsgiApp, Receive, Scope, Send
-from remit.api._keys import Identity
+from remit.api._keys import Identity, origin_of
 from remit.api._operation import Doors
 from remit.api._problems import known_error
 from remit.api.dashboard import _actions, _pages, _run_page
@@ -99,7 +99,7 @@ class Dashboard:
         self._visitors.check_form(form, None)
         key = form.get("key", "")
         try:
-            identity = await self._visitors.identify_key(key)
+            identity = await self._visitors.identify_key(key, origin=origin_of(request.scope))
             identity.require("read")
         except RemitError as error:
             return self._login_page(request, error.message, error.status)

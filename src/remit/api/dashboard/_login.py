@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 from starlette.responses import Response
 
-from remit.api._keys import Identity, Keyring
+from remit.api._keys import Identity, Keyring, origin_of
 from remit.errors import Forbidden, InvalidRequest, PayloadTooLarge, Unauthenticated
 
 COOKIE: Final = "remit_key"
@@ -34,13 +34,14 @@ class Visitors:
         Raises:
             Unauthenticated: There is no cookie, or its key is no longer good.
         """
-        return await self.identify_key(request.cookies.get(COOKIE, ""))
+        return await self.identify_key(request.cookies.get(COOKIE, ""), origin=origin_of(request.scope))
 
-    async def identify_key(self, key: str) -> Identity:
+    async def identify_key(self, key: str, *, origin: str | None) -> Identity:
         """Who has this key. Raises `Unauthenticated`."""
         if not key.isascii():
             raise Unauthenticated("that isn't a key of this host")
-        return await self._keyring.identify({b"authorization": b"Bearer " + key.strip().encode("ascii")})
+        headers = {b"authorization": b"Bearer " + key.strip().encode("ascii")}
+        return await self._keyring.identify(headers, origin=origin)
 
     async def still(self, identity: Identity) -> bool:
         """Whether a key that was good is good now."""

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 
 from remit.api._guard import Receive, Scope, Send
-from remit.api._keys import Identity
+from remit.api._keys import Identity, origin_of
 from remit.api._operation import Doors
 from remit.api._reading import read_json_bytes
 from remit.api.dialects._calls import DoorCall, DoorOperation
@@ -52,7 +52,7 @@ class DoorPlace:
     async def _read(self, operation: DoorOperation, scope: Scope, receive: Receive) -> DoorCall:
         """Who calls, and with what; in this order, so that a stranger's body isn't read."""
         request, headers = Request(scope, receive), scope["remit.headers"]
-        identity = await self._identify(operation, headers)
+        identity = await self._identify(operation, headers, origin_of(scope))
         content = await request.body() if operation.method == "POST" else b""
         return DoorCall(
             doors=self._doors,
@@ -68,8 +68,10 @@ class DoorPlace:
             identity=identity,
         )
 
-    async def _identify(self, operation: DoorOperation, headers: Mapping[bytes, bytes]) -> Identity:
-        identity = await self._doors.keyring.identify(with_api_key(headers))
+    async def _identify(
+        self, operation: DoorOperation, headers: Mapping[bytes, bytes], origin: str | None
+    ) -> Identity:
+        identity = await self._doors.keyring.identify(with_api_key(headers), origin=origin)
         if not operation.scopes & set(identity.key.scopes):
             identity.require("run")
         return identity

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.routing import Route
 
 from remit.api._guard import Receive, Scope, Send
+from remit.api._keys import origin_of
 from remit.api._operation import Doors
 from remit.errors import Draining, MethodNotAllowed, PreconditionFailed
 
@@ -64,7 +65,7 @@ class McpDoor:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request: who asks is known before anything of it is read."""
         scope["remit.operation"] = "mcp"
-        identity = await self._doors.keyring.identify(scope["remit.headers"])
+        identity = await self._doors.keyring.identify(scope["remit.headers"], origin=origin_of(scope))
         if scope["method"] not in _METHODS:
             raise MethodNotAllowed("this path takes DELETE, GET, POST", allow="DELETE, GET, POST")
         if find_spec("mcp") is None:
