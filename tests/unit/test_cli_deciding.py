@@ -67,6 +67,7 @@ class Asked:
         ("apply\n", [1], [(None, True)], 1),
         ("n\n", [], [], 0),
         ("", [], [], 0),
+        ("abort\nall of it\napply?\nn\n", [], [], 0),
         ("\nx\nd\nN\n", [], [], 0),
         ("b\n\n", [0], [("remit/run_x", True)], 0),
         ("b\nfix/it\n", [0], [("fix/it", True)], 0),
@@ -94,6 +95,8 @@ def test_protected_paths_are_asked_about_again(monkeypatch: pytest.MonkeyPatch) 
     asked = Asked(monkeypatch, "a\n\nn\n")
     assert asked.decide(view) == 0
     assert asked.calls == []
+    asked = Asked(monkeypatch, "a\nyesterday\nn\n")
+    assert (asked.decide(view), asked.calls) == (0, [])
     asked = Asked(monkeypatch, "a\ny\n", 0)
     assert asked.decide(view) == 0
     assert asked.calls == [(None, True)]

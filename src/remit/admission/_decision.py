@@ -193,11 +193,14 @@ def _check_prices(binding: Binding, limits: Limits, catalog: Catalog, caller: Ca
     for kind in STAGES_OF[binding.profile]:
         for model in models_of(binding.stage(kind), catalog):
             if not catalog.is_priced(model):
-                instead = "" if key_is_capped else ", or cap its tokens with `max_total_tokens`"
+                instead = (
+                    "" if key_is_capped else ", or `max_total_tokens` in the limits of the request or binding"
+                )
                 whose = " of the key" if key_is_capped else ""
                 raise PriceUnknown(
                     f"no price is known for `{model}`, so `max_cost_usd`{whose} can't be kept: set "
-                    f'[prices."{model}"]{instead}',
+                    f'[prices."{model}"] to input_usd_per_mtok and output_usd_per_mtok (or free = true)'
+                    f"{instead}",
                     param="limits.max_cost_usd",
                     model=model,
                 )

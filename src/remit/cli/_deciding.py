@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 
 from rich.text import Text
@@ -22,6 +22,7 @@ Deliver = Callable[..., int]
 """(branch, allow_protected) -> the exit code: 0 delivered, 1 a conflict, 2 the branch's name is taken."""
 
 NAME_TAKEN = 2
+_CHOICES = ("apply", "branch", "diff", "nothing")
 _QUESTION = "[a]pply  [b]ranch  [d]iff  [n]othing? "
 _SHOWN_PATHS = 10
 
@@ -54,21 +55,21 @@ def decide(view: RunView, *, patch: str, deliver: Deliver) -> int:
 def _decide(view: RunView, patch: str, deliver: Deliver) -> int:
     while True:
         answer = _ask(_QUESTION)
-        match answer[:1].lower() if answer is not None else "n":
-            case "a":
+        match _choice(answer, _CHOICES) if answer is not None else "nothing":
+            case "apply":
                 if not _may_touch_protected(view):
                     continue
                 return deliver(branch=None, allow_protected=True)
-            case "b":
+            case "branch":
                 code = _to_branch(view, deliver)
                 if code is not None:
                     return code
-            case "d":
+            case "diff":
                 console_on(sys.stderr).print(coloured(patch), soft_wrap=True)
-            case "n":
+            case "nothing":
                 return _nothing(view)
             case _:
-                say("answer a, b, d or n")
+                say("answer a, b, d or n, and Enter")
 
 
 def _to_branch(view: RunView, deliver: Deliver) -> int | None:
@@ -93,7 +94,12 @@ def _may_touch_protected(view: RunView) -> bool:
     shown = ", ".join(one_line(path, width=100) for path in paths[:_SHOWN_PATHS])
     more = f" and {len(paths) - _SHOWN_PATHS} more" if len(paths) > _SHOWN_PATHS else ""
     answer = _ask(f"it touches protected paths: {shown}{more}; apply these too? [y/N] ")
-    return answer is not None and answer[:1].lower() == "y"
+    return answer is not None and _choice(answer, ("yes",)) is not None
+
+
+def _choice(answer: str, words: Sequence[str]) -> str | None:
+    """The word that an answer begins or is: `a` and `apply`, but not `abort`."""
+    return next((word for word in words if answer and word.startswith(answer.lower())), None)
 
 
 def _flags(view: RunView) -> tuple[str, ...]:

@@ -104,7 +104,7 @@ def _by_prefix(reader: RunReader, wanted: str) -> StoredRun:
     runs, _ = reader.list_runs(limit=_LOOKED_AT)
     found = [run for run in runs if run.view.id.startswith(wanted)]
     if not found or len(wanted) < _SHORTEST_PREFIX:
-        raise NotFound(f"no run {wanted}; `remit ps` lists the runs that there are")
+        raise NotFound(f"no run `{wanted}`; `remit ps` lists the runs that there are")
     if len(found) > 1:
         raise InvalidRequest(f"{len(found)} runs begin with {wanted}; give more of the id")
     return found[0]

@@ -155,6 +155,7 @@ def _tell(view: RunView, root: Path, outcome: Outcome) -> int:
             return NAME_TAKEN
         case "conflict":
             say(f"nothing was applied: changed meanwhile: {named(outcome.paths)}")
+            say(f"`remit patch {view.id} --apply --3way` merges what you did and what the run did")
             return 1
         case "refused":
             why = outcome.why or "they are protected; look at them, then add --allow-protected"
