@@ -7,6 +7,7 @@ model to be used: what isn't known gets the stated defaults, and a pool member m
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 DEFAULT_WINDOW_TOKENS = 128_000
@@ -208,6 +209,7 @@ _OTHERS: dict[str, KnownModel] = {
 }
 
 
+@lru_cache(maxsize=256)
 def find_model(model: str) -> KnownModel | None:
     """What is known of a model, by its name without a vendor's prefix (`vendor/model`)."""
     found = find_openai_model(model) or find_claude(model) or find_gemini(model)
@@ -224,6 +226,7 @@ def find_gemini(model: str) -> KnownModel | None:
     return _longest_prefix(_GEMINI, _bare(model))
 
 
+@lru_cache(maxsize=256)
 def find_openai_model(model: str) -> KnownModel | None:
     """The same for OpenAI's own models only."""
     return _longest_prefix(_OPENAI, _bare(model))

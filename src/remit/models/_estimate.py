@@ -35,6 +35,8 @@ _CALL_TOKENS = 16
 _TOOL_TOKENS = 16
 _IMAGE_TOKENS = 2_000
 """More than any size of image costs at the providers that say what one costs."""
+_MEASURED_AT_MOST = 512
+_measured: dict[int, tuple[ToolSpec, int]] = {}
 
 
 def estimate_text_tokens(text: str) -> int:
@@ -86,5 +88,17 @@ def _sealed_tokens(block: ThinkingBlock) -> int:
 
 
 def _tool_tokens(tool: ToolSpec) -> int:
+    """Measured once an object, since every attempt asks: most tools are the same objects in every run."""
+    known = _measured.get(id(tool))
+    if known is not None and known[0] is tool:
+        return known[1]
+    tokens = _measure_tool(tool)
+    if len(_measured) >= _MEASURED_AT_MOST:
+        _measured.clear()
+    _measured[id(tool)] = tool, tokens  # the tool too: its id is its own as long as it lives
+    return tokens
+
+
+def _measure_tool(tool: ToolSpec) -> int:
     schema = estimate_text_tokens(dump_json(tool.parameters))
     return _TOOL_TOKENS + estimate_text_tokens(tool.name) + estimate_text_tokens(tool.description) + schema

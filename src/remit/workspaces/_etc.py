@@ -9,6 +9,8 @@ import hashlib
 import os
 import pwd
 import shutil
+from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -58,15 +60,22 @@ def etc_folder(data: Path, *, home: Path) -> Path:
 
 def system_files() -> list[str]:
     """The parts of /etc that are shown, as they are on this machine."""
+    return list(_system_files_at(os.stat("/etc").st_mtime_ns))
+
+
+@lru_cache(maxsize=1)
+def _system_files_at(_changed_at_ns: int) -> tuple[str, ...]:
+    """Looked for anew when a name has come to /etc or gone: each checkout needs them."""
     found = [str(path) for pattern in _SYSTEM_PATTERNS for path in sorted(Path("/etc").glob(pattern))]
-    return list(dict.fromkeys((*_SYSTEM_FILES, *found)))
+    return tuple(dict.fromkeys((*_SYSTEM_FILES, *found)))
 
 
 def _fingerprint(home: Path) -> str:
     """Changes whenever something that was copied may have changed."""
     said = [str(home), str(os.geteuid()), str(os.getegid())]
-    present = (name for name in system_files() if os.path.exists(name))
-    said += [f"{name} {os.stat(name).st_mtime_ns}" for name in present]
+    for name in system_files():
+        with suppress(OSError):  # absent
+            said.append(f"{name} {os.stat(name).st_mtime_ns}")
     return hashlib.sha256("\0".join(said).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 

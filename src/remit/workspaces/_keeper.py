@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any, Final, Self
 
@@ -120,7 +119,7 @@ class Keeper:
         sandbox = choose_sandbox(request.sandbox, self.probe, allow_unconfined=request.allow_unconfined)
         plan = await asyncio.to_thread(plan_checkout, request, probe=self.probe, sandbox=sandbox)
         try:
-            link, opened = await self._order({"open": asdict(plan)})
+            link, opened = await self._order({"open": plan.to_json()})
         except WorkspaceOperationError as error:
             raise _refused(error) from None
         return Checkout(request, link, opened, sandbox)

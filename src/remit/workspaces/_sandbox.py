@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import pwd
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -167,9 +168,22 @@ def check_root(root: Path) -> None:
 
 
 def _is_home(root: Path) -> bool:
-    homes = {entry.pw_dir for entry in pwd.getpwall() if entry.pw_uid == os.getuid() or entry.pw_uid >= 1000}
-    homes |= {os.path.expanduser("~"), "/root", "/home", "/Users"}
+    homes = {*_homes_of_users(_changed_at_ns("/etc/passwd"), os.getuid()), os.path.expanduser("~")}
+    homes |= {"/root", "/home", "/Users"}
     return any(os.path.isdir(home) and os.path.samefile(root, home) for home in homes if home)
+
+
+@lru_cache(maxsize=4)
+def _homes_of_users(_changed_at_ns: int, own_uid: int) -> tuple[str, ...]:
+    """Home folders of people, and of the user that this runs as; asked again when that file changed."""
+    return tuple(entry.pw_dir for entry in pwd.getpwall() if entry.pw_uid == own_uid or entry.pw_uid >= 1000)
+
+
+def _changed_at_ns(path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0
 
 
 def home_for(root: Path | None) -> Path:

@@ -81,6 +81,11 @@ class CheckoutPlan:
     """What each command's environment starts from."""
     limits: Limits
 
+    def to_json(self) -> dict[str, Any]:
+        """The plan as it is sent; its values are shared, since it goes straight into JSON."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return values | {"limits": {field.name: getattr(self.limits, field.name) for field in fields(Limits)}}
+
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> CheckoutPlan:
         """The plan as it was sent."""

@@ -11,7 +11,6 @@ import os
 import shutil
 import socket
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,7 +41,7 @@ def rehearse() -> None:
 def _rehearse_once() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        ours.sendall(encode(1, {"open": asdict(_plan())}))
+        ours.sendall(encode(1, {"open": _plan().to_json()}))
         for frame in Decoder().feed(theirs.recv(65_536)):
             plan = CheckoutPlan.from_json((frame.body or {})["open"])
             storage = Storage(Path(plan.storage))
