@@ -197,6 +197,14 @@ async def measure_streams(home: Path) -> list[tuple[str, float, float | None]]:
     ]
 
 
+def shown(figures: list[tuple[str, float, float | None]]) -> list[tuple[str, float, float | None]]:
+    """The same figures, printed."""
+    for name, value, budget in figures:
+        said = "" if budget is None else f"   budget {budget:g}{'' if value <= budget else '   PASSED'}"
+        print(f"{name:40} {value:8.2f}{said}", flush=True)
+    return figures
+
+
 async def measure(home: Path) -> int:
     """Print the figures; 1 when one of them passed its budget."""
     # Here, since they take the host from this module.
@@ -204,21 +212,21 @@ async def measure(home: Path) -> int:
     from bench.server_pages import measure_pages  # noqa: PLC0415
     from bench.server_peers import measure_peers  # noqa: PLC0415
 
-    figures = await measure_streams(home / "streams")
+    figures = shown(await measure_streams(home / "streams"))
     took, plain = await measure_hangups(home / "hangups")
-    figures += [
-        ("hang-up to all processes dead p50 (ms)", statistics.median(took), HANGUP_P50_MS),
-        ("the same, p90 (ms)", took[int(len(took) * 0.9)], None),
-        ("a plain process killed p50 (floor, ms)", statistics.median(plain), None),
-    ]
-    figures += await measure_pages(home / "pages")
-    for name, value, budget in figures:
-        said = "" if budget is None else f"   budget {budget:g}{'' if value <= budget else '   PASSED'}"
-        print(f"{name:40} {value:8.2f}{said}", flush=True)
+    figures += shown(
+        [
+            ("hang-up to all processes dead p50 (ms)", statistics.median(took), HANGUP_P50_MS),
+            ("the same, p90 (ms)", took[int(len(took) * 0.9)], None),
+            ("a plain process killed p50 (floor, ms)", statistics.median(plain), None),
+        ]
+    )
+    figures += shown(await measure_pages(home / "pages"))
     print(f"{'one answer, streamed, through':28} ready s  idle MiB  first byte ms  answers/s, 200 at once")
-    for one in await measure_peers(home / "peers"):
+    async for one in measure_peers(home / "peers"):
         print(
-            f"{one.name:28} {one.ready_s:7.1f} {one.idle_mib:9.0f} {one.first_p50_ms:14.1f} {one.rate:10.0f}"
+            f"{one.name:28} {one.ready_s:7.1f} {one.idle_mib:9.0f} {one.first_p50_ms:14.1f} {one.rate:10.0f}",
+            flush=True,
         )
     return int(any(budget is not None and value > budget for _, value, budget in figures))
 

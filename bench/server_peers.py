@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import socket
 import statistics
 import sys
@@ -64,7 +65,8 @@ async def peer(words: list[str], url: str | None, ready: str, **more: str) -> As
                     if process.returncode is not None:
                         raise RuntimeError(f"{words[0]} ended with {process.returncode}") from None
                 await asyncio.sleep(0.02)
-        yield Served(url=url, key="key", pid=process.pid, ready_s=time.monotonic() - begun)
+        key = more.get("LITELLM_MASTER_KEY", "key")
+        yield Served(url=url, key=key, pid=process.pid, ready_s=time.monotonic() - begun)
     finally:
         if process.returncode is None:
             process.terminate()
@@ -85,7 +87,7 @@ async def ask(client: httpx2.AsyncClient, model: str) -> float:
         async for piece in answer.aiter_bytes():
             first = first or (time.perf_counter() - begun) * 1000
             text += piece
-    if first is None or b"[DONE]" not in text or b"ok" not in text:
+    if first is None or b"[DONE]" not in text or b'"finish_reason":"stop"' not in text:
         raise RuntimeError(f"no answer: {answer.status_code} {text[-300:]!r}")
     return first
 
@@ -139,22 +141,25 @@ async def _measure_litellm(program: str, home: Path, fake: Provider) -> Figures:
         f"      api_base: {fake.base_url}\n      api_key: {fake.api_key}\n"
     )
     words = [program, "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
-    more = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "NO_PROXY": "127.0.0.1"}
+    more = {
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else it asks the internet
+        "LITELLM_MASTER_KEY": f"sk-{secrets.token_hex(32)}",
+        "NO_PROXY": "127.0.0.1",
+    }
     async with peer(words, f"http://127.0.0.1:{port}", "/health/liveliness", **more) as served:
         return await measure_one("LiteLLM proxy", served, "peer")
 
 
-async def measure_peers(home: Path) -> list[Figures]:
+async def measure_peers(home: Path) -> AsyncGenerator[Figures]:
     """Ours first, then the peers."""
     with provider("forget") as fake:
         config = await asyncio.to_thread(_ours, home, fake)
         async with started(home, config, FAKE_KEY=fake.api_key) as served:
-            found = [await measure_one("remit, profile answer", served, "answer")]
+            yield await measure_one("remit, profile answer", served, "answer")
         words = [sys.executable, "-m", "bench.peer_server", fake.base_url, fake.api_key]
         more = {"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}
         async with peer(words, None, "/healthz", **more) as served:
-            found.append(await measure_one("bare Starlette and SDK", served, "peer"))
+            yield await measure_one("bare Starlette and SDK", served, "peer")
         program = os.environ.get("REMIT_BENCH_LITELLM")
         if program:
-            found.append(await _measure_litellm(program, home, fake))
-    return found
+            yield await _measure_litellm(program, home, fake)

@@ -26,8 +26,9 @@ from bench.bench_server import Served, started
 from bench.soak_actors import Crowd
 
 WARM_RUNS = 30
-MOST_KIB_A_RUN = 4.0
-"""Memory that a run may leave behind, in the later half: caches have their sizes, the allocator its holes."""
+MOST_KIB_A_RUN = 16.0
+"""By how much a run may raise the memory, in the later half: caches that remember the last thousands of runs
+fill, and the allocator has its holes. A run whose objects stayed would take many times that."""
 MOST_MIB_MORE = 150.0
 """What a short soak may add in all, where a slope says nothing yet."""
 LONG_RUNS = 2_000
