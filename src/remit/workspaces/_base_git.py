@@ -40,6 +40,7 @@ from remit.workspaces._private_git import (
     publish_folder,
 )
 from remit.workspaces._repository import Repository, shadow_repository
+from remit.workspaces.keeper._git_folder import write_alternates
 from remit.workspaces.keeper._tree import show_path
 
 __all__ = ["GENERATED", "GitBases"]
@@ -92,13 +93,16 @@ class GitBases:
         root = repository.root
         store = await self._store(repository)
         async with self._scratch() as scratch:
-            git_dir, converting = await asyncio.to_thread(self._shadows, repository, scratch, store)
+            git_dir = scratch / "git"
+            converting = await asyncio.to_thread(self._prepare_look, repository, scratch, store)
             status = await read_status(self.git, repository, converting, git_dir / "index")
             clean = not status.changed and not status.left_out
             key = self._key(repository, converting)
             known = self.known.find_clean(key) if clean else None
             if known is not None:
                 return _again(known, git_dir, status)
+            await asyncio.to_thread(self._shadow, repository, git_dir, store)
+            write_alternates(converting.git_dir, [git_dir / "objects"])  # it reads what is written there now
             listing = await list_index(self.git, git_dir)
             converted = await find_converted(self.git, repository, listing, converting)
             await update_index(self.git, git_dir, root, {*status.changed, *converted})
@@ -121,11 +125,15 @@ class GitBases:
                 self.known.keep_clean(key, pin)
             return pin
 
-    def _shadows(self, repository: Repository, scratch: Path, store: Path | None) -> tuple[Path, Converting]:
-        """The git folder that becomes the pin's, and the one in which the user's settings are in force."""
-        git_dir = self._shadow(repository, scratch / "git", store)
-        copy_index(repository, git_dir)
-        return git_dir, self._converting(repository, scratch / "converting", git_dir)
+    def _prepare_look(self, repository: Repository, scratch: Path, store: Path | None) -> Converting:
+        """The git folder in which the user's settings are in force, and the index to look with.
+
+        The rest of the pin's own git folder is made once it is known to be needed: mostly it isn't, and each
+        of the two is a dozen new files.
+        """
+        (scratch / "git").mkdir()
+        copy_index(repository, scratch / "git")
+        return self._converting(repository, scratch / "converting", store)
 
     def _key(self, repository: Repository, converting: Converting) -> tuple[object, ...]:
         """What makes one clean tree another base than the next: its commit, and all that isn't in it."""
@@ -173,20 +181,26 @@ class GitBases:
         place = self.folder / "commits" / repository.head
         return await build_commit_store(self.git, repository=repository, commit=repository.head, folder=place)
 
-    def _shadow(self, repository: Repository, folder: Path, store: Path | None) -> Path:
+    def _excludes(self, repository: Repository) -> str:
         own = repository.common_dir / "info/exclude"
         text = own.read_text("utf-8", "surrogateescape") if own.is_file() else ""
-        excludes = "\n".join((*GENERATED, self.excludes, text)) + "\n"
+        return "\n".join((*GENERATED, self.excludes, text)) + "\n"
+
+    def _shadow(self, repository: Repository, folder: Path, store: Path | None) -> Path:
         objects = [store / "objects"] if store else []
         git_dir = shadow_repository(
-            repository, folder, objects=objects, excludes=excludes, settings=PRIVATE_SETTINGS
+            repository,
+            folder,
+            objects=objects,
+            excludes=self._excludes(repository),
+            settings=PRIVATE_SETTINGS,
         )
         (git_dir / "shallow").unlink(missing_ok=True)
         if store and (store / "shallow").stat().st_size:
             shutil.copyfile(store / "shallow", git_dir / "shallow")
         return git_dir
 
-    def _converting(self, repository: Repository, folder: Path, git_dir: Path) -> Converting:
+    def _converting(self, repository: Repository, folder: Path, store: Path | None) -> Converting:
         """A second git folder, for what git makes of the user's own attributes and line ends."""
         own = repository.common_dir / "info/attributes"
         text = own.read_text("utf-8", "surrogateescape") if own.is_file() else ""
@@ -194,8 +208,8 @@ class GitBases:
         made = shadow_repository(
             repository,
             folder,
-            objects=[git_dir / "objects"],
-            excludes=(git_dir / "info/exclude").read_text("utf-8", "surrogateescape"),
+            objects=[store / "objects"] if store else [],
+            excludes=self._excludes(repository),
             attributes=text,
             settings=line_ends | {"core.safecrlf": "false"},
         )
