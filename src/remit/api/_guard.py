@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 from starlette.responses import Response
 
 from remit.api._problems import known_error
+from remit.api._protocol import BROKEN
 from remit.api._settings import DoorSettings
 from remit.api._traffic import Traffic
 from remit.errors import (
@@ -33,7 +34,9 @@ Refuse: TypeAlias = Callable[[Scope, RemitError], Response]
 
 ACTING: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 """Methods that act: a page of another origin may not use them."""
-_ONCE: Final = frozenset({b"host", b"authorization", b"content-length", b"content-type", b"origin"})
+_ONCE: Final = frozenset(
+    {b"host", b"authorization", b"content-length", b"content-type", b"origin", b"transfer-encoding"}
+)
 _LINGER_BYTES: Final = 8 * 1024 * 1024
 _LINGER_S: Final = 1.0
 _JSON: Final = re.compile(
@@ -126,6 +129,8 @@ class _Exchange:
             if name in _ONCE and name in headers:
                 raise MalformedRequest(f"the header {name.decode('latin-1')} stands twice")
             headers[name] = value
+        if headers.get(b"transfer-encoding", b"chunked").strip().lower() != b"chunked":
+            raise MalformedRequest("of the transfer encodings only `chunked` is taken")
         self._check_host(headers.get(b"host"))
         if self._scope["method"] in ACTING:
             self._check_origin(headers, form=form)
@@ -177,6 +182,11 @@ class _Exchange:
                 message = await self._receive()
         except TimeoutError:
             raise TooSlow(f"the body didn't come within {self._settings.body_timeout_s:g} s") from None
+        if self._scope.get(BROKEN):
+            raise MalformedRequest("the body's framing can't be read")
+        if message["type"] == "http.disconnect":
+            self._whole = True
+            raise MalformedRequest("the connection ended within the body")
         if message["type"] == "http.request":
             self._left_bytes -= len(message.get("body", b""))
             if self._left_bytes < 0:

@@ -8,6 +8,7 @@ import json
 import socket
 from typing import Any, Final
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEADER_TIMEOUT_S: Final = 10.0
@@ -19,6 +20,9 @@ SEND_BUFFER_BYTES: Final = 256 * 1024
 """Of the kernel's, per connection: left to itself it grows to megabytes for a reader that doesn't read."""
 LINGER_S: Final = 1.0
 """How long who was refused may take to see it."""
+BROKEN: Final = "remit.broken_body"
+"""In a request's scope: what came after its head can't be read, and no more of it will."""
+_OF_AN_UPGRADE: Final = frozenset({b"connection", b"http2-settings", b"upgrade"})
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -35,7 +39,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
         self._refused = False
-        """It was answered without a request, and is only kept until the answer was seen."""
+        """Nothing more is read: it is only kept until an answer was seen."""
+        self._offered = False
+        """The head that was just read offers another protocol."""
 
     # ---- the connection
 
@@ -70,9 +76,35 @@ class BoundedProtocol(HttpToolsProtocol):
                 self._refuse(431, "headers_too_large", "the request's head is too large")
                 return
         if not self.transport.is_closing():
-            super().data_received(data)
+            self._feed(data)
         if self._in_head and self._head_bytes > MAX_HEADER_BYTES and not self._refused:
             self._refuse(431, "headers_too_large", "the request's head is too large")
+
+    def _feed(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError:
+            self.send_400_response("")
+        except httptools.HttpParserUpgrade as offer:
+            if self._offered:
+                self._pass_over_offer(data[offer.args[0] :])
+
+    def _pass_over_offer(self, rest: bytes) -> None:
+        """Read a request that offers another protocol, as some clients' first one does, as if it didn't.
+
+        The parser takes what follows such a head for that protocol: body and next request would be lost, or
+        the one be taken for the other.
+        """
+        self._offered = False
+        method, version = self.parser.get_method(), self.parser.get_http_version().encode("ascii")
+        kept = [(name, value) for name, value in self.headers if name not in _OF_AN_UPGRADE]
+        lines = [b"%s %s HTTP/%s" % (method, self.url, version)]
+        lines += [b"%s: %s" % header for header in kept]
+        if any(name == b"connection" and b"close" in value.lower() for name, value in self.headers):
+            lines.append(b"connection: close")
+        self.parser = httptools.HttpRequestParser(self)
+        self._feed(b"\r\n".join(lines) + b"\r\n\r\n" + rest)
 
     def on_message_begin(self) -> None:
         """A head begins."""
@@ -81,6 +113,9 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """It has come."""
+        if self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT":
+            self._offered = True
+            return
         self._in_head = False
         self._head_bytes = 0
         if self._head_timer is not None:
@@ -90,6 +125,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """The request has come; whatever comes next is a head."""
+        if self._offered:
+            return
         super().on_message_complete()
         self._in_head = True
         self._head_bytes = 0
@@ -129,7 +166,21 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer what can't be parsed, in the form of every other error."""
+        if not self._in_head and self._break_body():
+            return
         self._refuse(400, "malformed_request", "this isn't an HTTP request that is taken")
+
+    def _break_body(self) -> bool:
+        """Let the request that goes on know that its body can't be read; it answers in its door's form."""
+        cycle = self.cycle
+        if cycle is None or cycle.response_started or self.transport.is_closing():  # pyright: ignore[reportUnnecessaryComparison] - uvicorn sets it from elsewhere
+            return False
+        self._refused = True
+        cycle.scope[BROKEN] = True  # pyright: ignore[reportGeneralTypeIssues] - a key of ours
+        cycle.keep_alive = False
+        cycle.more_body = False
+        cycle.message_event.set()
+        return True
 
     def _refuse(self, status: int, code: str, detail: str) -> None:
         """Answer without a request, and end the connection."""
