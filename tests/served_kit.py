@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 import threading
+import time
 from collections.abc import Coroutine, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -106,6 +108,29 @@ class Served:
         """The run, once it has ended."""
         self.call(self.host.wait_ended(run_id, tenant="local", wait_ms=60_000))
         return self.run(run_id)
+
+
+def hang_up_once_begun(served: Served, path: str, sent: dict[str, Any]) -> str:
+    """Ask, wait until that has become a run, and close the connection without having read a byte."""
+    with served.client() as look:
+
+        def newest() -> str | None:
+            runs = look.get("/api/v1/runs?limit=1").json()["data"]
+            return runs[0]["id"] if runs else None
+
+        before, text = newest(), json.dumps(sent).encode()
+        host, port = served.base_url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=60) as line:
+            head = (
+                f"POST {path} HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: application/json\r\n"
+                f"Authorization: Bearer {served.secret}\r\nContent-Length: {len(text)}\r\n\r\n"
+            )
+            line.sendall(head.encode() + text)
+            deadline = time.monotonic() + 60
+            while (run_id := newest()) == before or run_id is None:
+                assert time.monotonic() < deadline, "no run came of it"
+                time.sleep(0.02)
+    return run_id
 
 
 @contextmanager

@@ -59,6 +59,15 @@ def test_the_first_signal_cancels_and_waits(
     assert any(item["kind"] == "tool" and item["how"] in ("term", "kill") for item in run["cancel"]["items"])
 
 
+def test_a_run_that_leaves_a_process_behind_ends(tmp_path: Path) -> None:
+    """R12: the program ends with its result; what a tool had left running is stopped, and that is said."""
+    line = CommandLine.make(tmp_path, replies=(PLAN, FIX, shell("sleep 7031 & echo left"), DONE, PASS))
+    code, _, said = finish(line.start("run", "fix it"))
+    assert code == 0
+    assert "left running and stopped: sleep 7031" in said
+    assert wait_until_gone("sleep 7031", timeout_s=0.5)
+
+
 def test_a_second_signal_ends_everything_at_once(tmp_path: Path) -> None:
     """R9: whoever presses twice waits no longer; what ran is gone with the process that held it."""
     stubborn = "trap '' TERM; sleep 7021 & while :; do sleep 7022; done"

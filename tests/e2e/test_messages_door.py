@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from door_kit import frames_of
-from served_kit import ANSWER, TITLE, Served, chunks_of, serve
+from served_kit import ANSWER, TITLE, Served, chunks_of, hang_up_once_begun, serve
 
 PATH = "/v1/messages"
 PICTURE = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
@@ -110,10 +110,15 @@ def test_failure(client: httpx2.Client) -> None:
     assert not {"message_delta", "message_stop"} & {event["type"] for event in events}
 
 
-def test_hang_up_cancels(client: httpx2.Client, served: Served) -> None:
-    """R4: the run ends with its caller's connection."""
-    with client.stream("POST", PATH, json=body("THINK on.", stream=True)) as answer:
-        run_id = answer.headers["x-remit-run-id"]
+@pytest.mark.parametrize("stream", [True, False])
+def test_hang_up_cancels(client: httpx2.Client, served: Served, stream: bool) -> None:
+    """R4: the run ends with its caller's connection, whether events had come or nothing at all."""
+    sent = body("THINK on.", stream=stream)
+    if stream:
+        with client.stream("POST", PATH, json=sent) as answer:
+            run_id = answer.headers["x-remit-run-id"]
+    else:
+        run_id = hang_up_once_begun(served, PATH, sent)
     run = served.ended(run_id)
     assert run.terminal is not None
     assert run.terminal.code == "client_disconnected"

@@ -17,8 +17,9 @@ from remit.testing import (
     OpenAIChatDialect,
     OpenAIResponsesDialect,
     Reply,
+    route_by_stage,
 )
-from whole_kit import KEY_VARIABLE, MEND, PRICE, World, reviewed, shell
+from whole_kit import KEY_VARIABLE, MEND, PRICE, World, planned, reviewed, shell
 
 CASES = {
     "responses": ("openai", "gpt-5.2", OpenAIResponsesDialect),
@@ -48,6 +49,21 @@ async def test_a_reviewed_run_over_each_dialect(world: World, case: str) -> None
     assert (ended.bill.coverage.attempts, ended.bill.coverage.reported) == (5, 5)
     assert ended.bill.complete
     assert ended.view.cost_usd is not None
+
+
+@pytest.mark.parametrize("case", ["responses", "anthropic", "gemini", "bedrock"])
+async def test_an_empty_end_over_each_dialect(world: World, case: str) -> None:
+    """R86: after a tool turn only thoughts, or spaces, are no end in any dialect: one nudge, then failed."""
+    kind, model, dialect = CASES[case]
+    need_sdk(kind)
+    empty = [Reply(thinking="hm"), Reply(text=" \n ")]
+    with FakeProvider(route_by_stage(plan=[planned()], work=[MEND, *empty]), dialect=dialect()) as fake:
+        provider = {"kind": kind, "base_url": fake.base_url, "api_key_env": KEY_VARIABLE}
+        own = replace(world, fake=fake, settings=_settings(provider, model))
+        ended = await own.run(model=f"fake:{model}")
+        assert not fake.unused
+    assert ended.ending == ("failed", "provider", "empty_result")
+    ended.check_story()
 
 
 def _as_json(reply: Reply) -> Reply:

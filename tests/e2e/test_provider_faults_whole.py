@@ -307,6 +307,7 @@ async def test_prose_for_ever(world: World) -> None:
     ended = await world.run(limits={"max_corrections": 1})
     assert ended.ending == ("failed", "invalid_output", "plan")
     assert len(world.fake.requests) == 2
+    assert "I think it is fine." in ended.of_type("run.settling")[0]["detail"], "the log doesn't say why"
 
 
 VERDICTS = {
@@ -471,6 +472,28 @@ async def test_a_failing_call_spares_its_siblings(world: World) -> None:
     assert "ok1" in second["content"]
     assert third["status"] == "not_found"
     assert "ok2" in fourth["content"]
+
+
+async def test_a_deadline_stops_a_whole_batch(world: World) -> None:
+    """R33: when the run's time is up, all calls of a batch are stopped: running, waiting and reading ones."""
+    batch = Reply(
+        tool_calls=(
+            tool("run_shell", command="touch begun; exec sleep 600"),
+            tool("run_shell", command="touch never"),
+            tool("read_file", relative_path="calc/__init__.py"),
+        )
+    )
+    world.fake.script(*reviewed(batch, MEND))
+    before = look_closely(world.root)
+    ended = await world.run(limits={"wall_clock_ms": 2_000})
+    assert ended.ending == ("failed", "budget", "wall_clock")
+    told = ended.of_type("tool.completed")
+    assert [data["status"] for data in told] == ["cancelled"] * 3
+    assert [data["duration_ms"] is None for data in told] == [False, True, True], "the second one began"
+    assert ended.view.patch is not None
+    assert ended.view.patch.files == 1, "what the first one had done stays readable, and is all there is"
+    assert look_closely(world.root) == before
+    ended.check_story()
 
 
 async def test_a_call_that_always_fails_ends_the_stage(world: World) -> None:

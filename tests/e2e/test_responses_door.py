@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from door_kit import frames_of
-from served_kit import ANSWER, TITLE, Served, chunks_of, serve
+from served_kit import ANSWER, TITLE, Served, chunks_of, hang_up_once_begun, serve
 
 PATH = "/v1/responses"
 KNOWN = {
@@ -172,6 +172,20 @@ def test_cancel(client: httpx2.Client, served: Served) -> None:
     assert run.terminal is not None
     assert run.terminal.code == "caller"
     assert client.post(f"{PATH}/{started['id']}/cancel").json()["status"] == "cancelled"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_hang_up_cancels(client: httpx2.Client, served: Served, stream: bool) -> None:
+    """R4: the run ends with its caller's connection, whether events had come or nothing at all."""
+    sent = body("THINK on.", stream=stream)
+    if stream:
+        with client.stream("POST", PATH, json=sent) as answer:
+            run_id = answer.headers["x-remit-run-id"]
+    else:
+        run_id = hang_up_once_begun(served, PATH, sent)
+    run = served.ended(run_id)
+    assert run.terminal is not None
+    assert run.terminal.code == "client_disconnected"
 
 
 def test_a_stream_hears_of_a_cancel(client: httpx2.Client) -> None:

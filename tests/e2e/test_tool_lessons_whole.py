@@ -82,6 +82,9 @@ async def test_cancel_reaches_the_last_process(world: World, name: str) -> None:
     assert outcome.changed
     assert ended.ending == ("cancelled", "cancelled", "caller")
     check_receipt(ended.view)
+    stopped = ended.of_type("tool.completed")[-1]
+    assert stopped["status"] == "cancelled"
+    assert stopped["duration_ms"] >= 100, "it ran for longer than that before it was stopped"
     assert look_closely(world.root) == before
     ended.check_story()
 
@@ -119,6 +122,9 @@ async def test_background_work_ends_before_the_review(world: World) -> None:
     later = "(sleep 0.4 && echo ready > out.txt) & echo started"
     ended, results = await shown(world, shell(later), shell("sleep 1; ls -a"), MEND)
     assert "stopped: " in results[0]["content"]
+    left, clean, *_ = ended.of_type("tool.completed")
+    assert left["leftovers"], "the log doesn't say what was stopped"
+    assert clean["leftovers"] == []
     assert results[1]["status"] == "success"
     assert "calc" in results[1]["content"]
     assert "out.txt" not in results[1]["content"], "it went on in the checkout"

@@ -17,11 +17,12 @@ from remit.events import TERMINAL_TYPES, Event
 from remit.primitives import SystemClock
 from remit.runs import fold_event, sweep_dead_runs
 from remit.testing._fake_node import FakeNode
-from remit.testing._fakes_stages import PoolReply
+from remit.testing._fakes_stages import FakePool, PoolReply
 from remit.testing._memory_store import MemoryStore
 from remit.testing._run_world import PASS, PLAN, WORK, good_replies, run_world
 
 MOST_WRITES = 24
+TOOL_STARTED_AT = 7
 BEGINNINGS = {"attempt.started", "tool.started", "stage.started", "work.registered"}
 ENDINGS = {"completed", "failed", "finished"}
 CLOCK = SystemClock()
@@ -94,6 +95,7 @@ async def test_the_log_is_whole_wherever_the_host_dies(dies_at: int, after: bool
         assert (ended.terminal.class_, ended.terminal.code) == ("lost", "unproven")
         assert ended.usage is not None
         assert ended.usage.coverage.attempts == kinds.count("attempt.started")
+        check_what_was_added(before, events[len(before) :])
     assert node.tree["a.txt"] == "old\n" or "delivery.intent" in kinds
     folded = None
     for event in events:
@@ -102,6 +104,42 @@ async def test_the_log_is_whole_wherever_the_host_dies(dies_at: int, after: bool
     assert stored is not None
     assert stored.view == folded
     assert await sweep_dead_runs(survivor, "ep_third", CLOCK) == (), "a second sweep finds nothing"
+
+
+async def test_a_session_goes_on_after_its_host_was_killed() -> None:
+    """R27: a host dies in the middle of a tool call; the session's next run has its history, made whole."""
+    store = MortalStore(TOOL_STARTED_AT, after=True)
+    async with run_world(*good_replies(), store=store) as world:
+        supervisor = await world.admit(session_id="talk", prompt="Mind the robins.")
+        killed = next(iter(world.controls))
+        with contextlib.suppress(OwnershipError):
+            await world.supervise(supervisor)
+    assert [event.type for event in await store.read_events(killed, limit=1_000)][-1] == "tool.started"
+    store.append = MemoryStore.append.__get__(store)
+    store.finish = MemoryStore.finish.__get__(store)
+    await sweep_dead_runs(store, "ep_next", CLOCK)
+    async with run_world(*good_replies(), store=store) as world:
+        view = await world.drive(session_id="talk")
+        assert isinstance(world.pool, FakePool)
+        told = str(world.pool.requests[0].messages)
+    assert view.status is RunStatus.COMPLETED
+    assert "robins" in told
+    assert "It can't be proven how the run ended." in told
+
+
+def check_what_was_added(before: Sequence[Event], added: Sequence[Event]) -> None:
+    """A true story: the log says when its host was last heard, and makes up no length of time."""
+    for event in added:
+        match event.type:
+            case "run.settling":
+                assert (
+                    f"its host died; the last thing that it stored was {before[-1].type}"
+                    in event.data["detail"]
+                )
+            case "tool.completed" | "attempt.failed":
+                assert event.data["duration_ms"] is None
+            case _:
+                pass
 
 
 MOST_TREE_WRITES = 42

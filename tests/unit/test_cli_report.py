@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from remit.cli._formats import call_words, failure_words, trouble_words
 from remit.cli._report import report
 from remit.cli._screen import Glyphs
-from remit.contract import RunView
+from remit.contract import AttemptEnded, RunView, StageFailed, ToolCompleted
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC).isoformat()
 PATCH: dict[str, Any] = {"sha256": "0" * 64, "files": 1, "insertions": 1, "deletions": 0, "reviewed": True}
@@ -69,6 +70,82 @@ def test_a_patch_that_was_kept_is_offered() -> None:
     assert "remit patch run_x --apply\x20" in _said(kept)
     unreviewed = _ended(None, patch={**PATCH, "reviewed": False}, review=None)
     assert "remit patch run_x --apply --unreviewed" in _said(unreviewed)
+
+
+def test_a_cancel_says_who_asked_for_it_and_why() -> None:
+    """A true story: whoever reads it in the morning sees who stopped the run, when, and for what reason."""
+    receipt = {
+        "requested_at": NOW,
+        "by": "operator",
+        "reason": "too\x1b[31m slow",
+        "complete": True,
+        "items": [],
+    }
+    ended = {"kind": "cancelled", "class": "cancelled", "code": "operator"}
+    said = _said(_ended(None, status="cancelled", terminal=ended, cancel=receipt))
+    assert "Asked for by operator at 2026-01-01 00:00:00Z: too" in said
+    assert "\x1b" not in said
+
+
+def test_a_patch_that_its_review_refused_was_reviewed() -> None:
+    """A true story: `not reviewed` is said of what nobody has looked at, and of nothing else."""
+    patch = {**PATCH, "reviewed": False}
+    assert "not passed by its review" in _said(
+        _ended(None, patch=patch, review={**REVIEW, "decision": "reject"})
+    )
+    assert "not reviewed" in _said(_ended(None, patch=patch, review=None))
+
+
+def test_a_limit_is_said_once() -> None:
+    """A limit that was reached exactly is its cap; what goes beyond it is told beside it."""
+    limit = {"kind": "wall_clock_ms", "value": 1500, "cap": 1500}
+    end = {"kind": "failed", "class": "budget", "code": "wall_clock", "limit": limit}
+    assert "(wall_clock_ms is 1.5 s)" in _said(_ended(None, status="failed", terminal=end))
+    end = {**end, "code": "tokens", "limit": {"kind": "max_total_tokens", "value": 9, "cap": 8}}
+    assert "(max_total_tokens is 8, 9 reached or asked for)" in _said(
+        _ended(None, status="failed", terminal=end)
+    )
+
+
+def test_calls_and_requests_in_words() -> None:
+    """A true story: what is told of a call, a request and a stage is what is known, and once."""
+    call: dict[str, Any] = {
+        "tool_call_id": "c",
+        "stage_id": "work-1",
+        "name": "run_shell",
+        "receipt_id": None,
+    }
+    words = [
+        call_words(ToolCompleted.model_validate({**call, **one}))
+        for one in (
+            {"status": "success", "exit_code": 0, "duration_ms": 12},
+            {"status": "cancelled", "exit_code": None, "duration_ms": 1400},
+            {"status": "cancelled", "exit_code": None, "duration_ms": None},
+            {"status": "outcome_unknown", "exit_code": None, "duration_ms": None},
+            {"status": "success", "exit_code": 0, "duration_ms": 12, "leftovers": ("sleep 60 (pid 3)",)},
+        )
+    ]
+    assert words == [
+        "exit 0, 12 ms",
+        "cancelled, 1.4 s",
+        "not begun",
+        "outcome unknown",
+        "exit 0, 12 ms, left running and stopped: sleep 60 (pid 3)",
+    ]
+    attempt: dict[str, Any] = {
+        "attempt_id": "a",
+        "stage_id": "plan",
+        "round": 1,
+        "ordinal": 2,
+        "model": "m",
+        "usage": None,
+    }
+    assert trouble_words(AttemptEnded(**attempt, status="cut", code="cut")) == "request 1.2 cut"
+    assert trouble_words(AttemptEnded(**attempt, status="cancelled")) == "request 1.2 stopped by Remit"
+    assert (
+        failure_words(StageFailed(stage_id="plan", class_="cancelled", code="caller")) == "cancelled (caller)"
+    )
+    assert failure_words(StageFailed(stage_id="plan", class_="timeout", code="plan")) == "timeout/plan"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from remit.contract import AttemptEnded, ToolResponse
+from remit.contract import AttemptEnded, ToolCompleted, ToolResponse
 from remit.errors import NodeError, ProviderError, StaleGeneration, StorageFull
 from remit.models import message_from_json
 from remit.stages import StageFailure, ToolUse
@@ -221,6 +221,34 @@ async def test_a_cancel_while_tools_run_stops_them_all() -> None:
             (False, "cancelled"),
         ]
         bench.check_record()
+
+
+async def test_a_stopped_call_tells_how_long_it_ran() -> None:
+    """R33, a true story: a call that was cancelled ran for some time; one that never began for none."""
+
+    async def run(use: ToolUse) -> ToolResponse:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    asked = calls(("c1", "run_shell"), ("c2", "run_shell"))
+    async with Bench("work", asked, tools={"run_shell": run}) as bench:
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(bench.run())
+            while not bench.tools.running:
+                await asyncio.sleep(0)
+            await asyncio.sleep(0.02)
+            running.cancel()
+            await asyncio.wait([running])
+        ended = [
+            one.payload
+            for step in bench.journal.steps
+            for one in step.events
+            if isinstance(one.payload, ToolCompleted)
+        ]
+        took = {one.tool_call_id: one.duration_ms for one in ended}
+        assert took["c1"] is not None
+        assert took["c1"] >= 20
+        assert took["c2"] is None
 
 
 async def test_a_second_cancel_does_not_cut_the_stopping() -> None:

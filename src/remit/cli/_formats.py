@@ -6,9 +6,12 @@ from datetime import datetime
 from decimal import Decimal
 
 from remit.cli._words import one_line
-from remit.contract import AttemptEnded, CheckResult, RunView, Terminal
+from remit.contract import AttemptEnded, CheckResult, RunView, StageFailed, Terminal, ToolCompleted
 
 _SAID_CHARS = 300
+_LEFT_CHARS = 60
+_ATTEMPT_WORDS = {"cancelled": "stopped by Remit", "interrupted": "lost with its host"}
+"""Not every attempt that was cut short was cancelled by somebody: limits end them, too."""
 
 
 def duration(ms: float) -> str:
@@ -83,7 +86,8 @@ def limit_words(terminal: Terminal) -> str | None:
     limit = terminal.limit
     if limit is None:
         return None
-    reached = "" if limit.value is None else f", {limit_amount(limit.kind, limit.value)} reached or asked for"
+    beyond = limit.value is not None and limit.value != limit.cap
+    reached = f", {limit_amount(limit.kind, limit.value)} reached or asked for" if beyond else ""
     return f"{limit.kind} is {limit_amount(limit.kind, limit.cap)}{reached}"
 
 
@@ -124,9 +128,31 @@ def delivery_words(view: RunView) -> str:
 
 def trouble_words(ended: AttemptEnded) -> str:
     """A request that wasn't completed: which one, how it ended, and what the provider said (untrusted)."""
-    code = f", {ended.code}" if ended.code else ""
+    code = f", {ended.code}" if ended.code and ended.code != ended.status else ""
     said = f": {one_line(ended.detail, width=_SAID_CHARS)}" if ended.detail else ""
-    return f"request {ended.round}.{ended.ordinal} {ended.status}{code}{said}"
+    status = _ATTEMPT_WORDS.get(ended.status, ended.status)
+    return f"request {ended.round}.{ended.ordinal} {status}{code}{said}"
+
+
+def call_words(done: ToolCompleted) -> str:
+    """How a tool call ended: `exit 0, 12 ms`; what is as it should be isn't said."""
+    parts = [] if done.status == "success" else [done.status.replace("_", " ")]
+    if done.exit_code is not None:
+        parts.append(f"exit {done.exit_code}")
+    if done.duration_ms is not None:
+        parts.append(duration(done.duration_ms))
+    elif done.status == "cancelled":
+        parts = ["not begun"]
+    if done.leftovers:
+        parts.append(f"left running and stopped: {one_line(', '.join(done.leftovers), width=_LEFT_CHARS)}")
+    return ", ".join(parts)
+
+
+def failure_words(failed: StageFailed) -> str:
+    """How a stage ended that gave no answer."""
+    if failed.class_ == "cancelled":
+        return f"cancelled ({failed.code})"
+    return f"{failed.class_}/{failed.code}"
 
 
 def label_of(name: str, label: str, *, width: int) -> str:

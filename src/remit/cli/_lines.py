@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from remit.cli._formats import between_ms, check_words, count, duration, exit_words, label_of, trouble_words
+from remit.cli._formats import (
+    between_ms,
+    call_words,
+    check_words,
+    count,
+    duration,
+    exit_words,
+    failure_words,
+    label_of,
+    trouble_words,
+)
 from remit.cli._screen import Glyphs
 from remit.cli._story import StageStory, Story
 from remit.contract import (
@@ -45,17 +55,13 @@ def _tool_line(done: ToolCompleted, story: Story) -> str:
     stage = story.find_stage(done.stage_id)
     calls = stage.calls if stage is not None else []
     label = next((call.started.label for call in calls if call.started.tool_call_id == done.tool_call_id), "")
-    parts = [] if done.status == "success" else [done.status.replace("_", " ")]
-    if done.exit_code is not None:
-        parts.append(f"exit {done.exit_code}")
-    if done.status != "cancelled":
-        parts.append(duration(done.duration_ms))
-    return f"{done.stage_id}: {label_of(done.name, label, width=_LABEL_CHARS)} ({', '.join(parts)})"
+    return f"{done.stage_id}: {label_of(done.name, label, width=_LABEL_CHARS)} ({call_words(done)})"
 
 
 def _stage_line(stage: StageStory) -> str:
     took = duration(between_ms(stage.started_at, stage.ended_at or stage.started_at))
     if stage.failure is not None:
-        return f"{stage.stage_id}: failed, {stage.failure.class_}/{stage.failure.code} ({took})"
+        failed = "" if stage.failure.class_ == "cancelled" else "failed, "
+        return f"{stage.stage_id}: {failed}{failure_words(stage.failure)} ({took})"
     word = stage.answer.get("decision", "done")
     return f"{stage.stage_id}: {word} ({count(stage.rounds, 'round')}, {took})"

@@ -217,7 +217,12 @@ class _Follower:
             return code
         asks = self._shown.asks and is_undecided(view)
         print_report(
-            console_on(sys.stderr), view, patch=patch, glyphs=glyphs_of(sys.stderr), next_steps=not asks
+            console_on(sys.stderr),
+            view,
+            patch=patch,
+            glyphs=glyphs_of(sys.stderr),
+            next_steps=not asks,
+            detail=self._progress.story.detail,
         )
         if not asks:
             return code

@@ -32,10 +32,19 @@ _SHOWN_FLAGS = 5
 
 
 def report(
-    view: RunView, *, patch: str, glyphs: Glyphs, width: int, next_steps: bool = True
+    view: RunView,
+    *,
+    patch: str,
+    glyphs: Glyphs,
+    width: int,
+    next_steps: bool = True,
+    detail: str | None = None,
 ) -> RenderableType:
     """The end of a run, for people; without where to look next where they are asked instead."""
-    parts: list[RenderableType] = [headline(view, glyphs)]
+    told = (
+        view.terminal is not None and view.terminal.class_ == "workspace"
+    )  # on its own line, as it happened
+    parts: list[RenderableType] = [headline(view, glyphs, detail=None if told else detail)]
     if view.cancel is not None:
         parts += [Text(), receipt_table(view.cancel)]
     if view.checks:
@@ -80,7 +89,9 @@ def receipt_table(receipt: CancelReceipt) -> RenderableType:
         end = Text("  Everything that the run had started has ended.", style="dim")
     else:
         end = Text("  Not everything could be shown to have ended.", style="red")
-    return Group(_indented(table), end) if receipt.items else end
+    reason = f": {one_line(receipt.reason, width=200)}" if receipt.reason else ""
+    asked = Text(f"  Asked for by {receipt.by} at {receipt.requested_at:%Y-%m-%d %H:%M:%S}Z{reason}")
+    return Group(asked, _indented(table), end) if receipt.items else Group(asked, end)
 
 
 def checks_table(checks: Sequence[CheckResult]) -> RenderableType:
@@ -181,7 +192,8 @@ def _patch_words(view: RunView) -> str:
     assert patch is not None
     if not patch.files:
         return "no changes"
-    reviewed = "reviewed" if patch.reviewed else "not reviewed"
+    refused = view.review is not None and view.review.decision != "pass"
+    reviewed = "reviewed" if patch.reviewed else "not passed by its review" if refused else "not reviewed"
     size = f"{count(patch.files, 'file')}, +{patch.insertions} -{patch.deletions}"
     return f"{size}, {reviewed}, {delivery_words(view)}"
 
@@ -209,9 +221,15 @@ def _indented(table: Table) -> Padding:
 
 
 def print_report(
-    console: Console, view: RunView, *, patch: str, glyphs: Glyphs, next_steps: bool = True
+    console: Console,
+    view: RunView,
+    *,
+    patch: str,
+    glyphs: Glyphs,
+    next_steps: bool = True,
+    detail: str | None = None,
 ) -> None:
     """Print the report, after an empty line."""
     console.print()
-    made = report(view, patch=patch, glyphs=glyphs, width=console.width, next_steps=next_steps)
+    made = report(view, patch=patch, glyphs=glyphs, width=console.width, next_steps=next_steps, detail=detail)
     console.print(made)

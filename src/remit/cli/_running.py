@@ -73,6 +73,7 @@ def execute(options: RunOptions) -> int:
             patch=outcome.patch,
             glyphs=glyphs_of(sys.stderr),
             next_steps=not asks,
+            detail=progress.story.detail,
         )
     if not asks:
         return code

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from remit.cli._diff import files_of, stat_lines
 from remit.cli._finding import RunReader, find_run, open_reader
-from remit.cli._formats import between_ms, duration, money, trouble_words
+from remit.cli._formats import between_ms, duration, limit_amount, money, trouble_words
 from remit.cli._report import checks_table, facts_table, headline, receipt_table
 from remit.cli._screen import Glyphs, Results, console_on, glyphs_of
 from remit.cli._story import StageStory, Story
@@ -93,6 +93,7 @@ def _parts(
         yield Tree(story, glyphs, now=ended, live=False)
     for stage in story.stages:
         yield from _said(stage, verbose=verbose)
+    yield from _on_the_way(story)
     yield from _end(story, view, glyphs, is_alive=is_alive)
     if view.cancel is not None:
         yield from (Text(), receipt_table(view.cancel))
@@ -131,6 +132,23 @@ def _end(story: Story, view: RunView, glyphs: Glyphs, *, is_alive: bool) -> Iter
         f"{glyphs.failed} {view.status.value}, but its process has died; the next `remit run` ends it",
         style="yellow",
     )
+
+
+def _on_the_way(story: Story) -> Iterator[RenderableType]:
+    """What was noted beside the stages: limits that came near, processes that were left running."""
+    lines = [
+        f"{warning.kind}: {limit_amount(warning.kind, warning.value)} of "
+        f"{limit_amount(warning.kind, warning.cap)} used"
+        for warning in story.warnings
+    ]
+    if story.leftovers:
+        lines.append(f"left running, and stopped before the checks: {', '.join(story.leftovers)}")
+    if not lines:
+        return
+    yield Text()
+    yield Text("on the way", style="dim")
+    for line in lines:
+        yield _indented(one_line(line, width=300))
 
 
 def _said(stage: StageStory, *, verbose: bool) -> Iterator[RenderableType]:

@@ -9,7 +9,17 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.text import Text
 
-from remit.cli._formats import between_ms, count, duration, label_of, money, tokens, trouble_words
+from remit.cli._formats import (
+    between_ms,
+    call_words,
+    count,
+    duration,
+    failure_words,
+    label_of,
+    money,
+    tokens,
+    trouble_words,
+)
 from remit.cli._screen import Glyphs
 from remit.cli._story import CallStory, StageStory, Story
 from remit.cli._words import one_line
@@ -131,7 +141,7 @@ class Tree:
 
     def _verdict(self, stage: StageStory) -> Text:
         if stage.failure is not None:
-            return Text(f"  {stage.failure.class_}/{stage.failure.code}", style="red")
+            return Text(f"  {failure_words(stage.failure)}", style="red")
         if stage.review is not None:
             decision = stage.review.review.decision
             return Text(f"  {decision}", style="green" if decision == "pass" else "yellow")
@@ -167,12 +177,7 @@ class Tree:
         done = call.completed
         if done is None:
             return duration(between_ms(call.started_at, self._now)) if self._live else "stopped"
-        parts = [] if done.status == "success" else [done.status.replace("_", " ")]
-        if done.exit_code is not None:
-            parts.append(f"exit {done.exit_code}")
-        if done.status != "cancelled":
-            parts.append(duration(done.duration_ms))
-        return ", ".join(parts)
+        return call_words(done)
 
     def _asking(self, stage: StageStory) -> Text | None:
         """The request in flight, or the one that went wrong and that nothing has followed yet."""

@@ -246,6 +246,8 @@ class ToolResponse(_RunMessage):
     """Workspace-relative paths that a file tool changed."""
     command: str | None = None
     """The command line, for the command log; None for file tools."""
+    leftovers: tuple[str, ...] = ()
+    """Processes that the command left running, and that were stopped."""
 
 
 class StoppedCall(Model):

@@ -83,7 +83,8 @@ class RunSettling(Model):
     output: str | None = None
     """Filled when completed, so that a decision found after a crash can be finished."""
     detail: str | None = None
-    """What the node said of it, where the workspace was to blame; a terminal's own sentence is fixed."""
+    """What there is to say beyond the terminal's fixed sentence: what the node said, what was wrong with an
+    answer, when a host that died was last heard. Untrusted."""
 
 
 class StageStarted(Model):
@@ -149,7 +150,8 @@ class AttemptEnded(Model):
     finish: str | None = None
     """The provider's own word for why it stopped."""
     provider_request_id: str | None = None
-    duration_ms: int = 0
+    duration_ms: int | None = None
+    """From its start to its end; None: not known, since its host died first."""
     waited_ms: int = 0
     """Of a rate limit's pause before this attempt."""
 
@@ -176,8 +178,11 @@ class ToolCompleted(Model):
     name: str
     status: ToolStatus
     exit_code: int | None
-    duration_ms: int
+    duration_ms: int | None
+    """How long it ran; None: it never began, or nobody knows."""
     receipt_id: str | None
+    leftovers: tuple[str, ...] = ()
+    """Processes that a command left running; they were stopped before it had its result."""
 
 
 class WorkRegistered(Model):

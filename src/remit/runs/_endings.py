@@ -9,6 +9,7 @@ from typing import cast
 
 from remit.contract import CODES, LimitHit, Terminal, TerminalClass
 from remit.errors import InternalError, LimitReached, NodeError, ProviderError, StorageFull
+from remit.primitives import clean_text
 from remit.stages import StageFailure
 
 
@@ -19,7 +20,7 @@ class Decision:
     terminal: Terminal
     output: str | None = None
     detail: str | None = None
-    """What the node said of it, where the workspace is to blame."""
+    """What there is to say beyond the terminal's own sentence."""
 
 
 class Ended(Exception):
@@ -52,13 +53,17 @@ def classify_error(error: BaseException, *, stage_id: str | None) -> Terminal:
 
 
 def detail_of(error: BaseException) -> str | None:
-    """What the node said, where an error came from there; bounded. A provider's text isn't among it."""
+    """What the node said, or what was wrong with an answer; bounded. A provider's text isn't among it."""
     for leaf in _leaves(error):
-        said = (
-            leaf.message if isinstance(leaf, NodeError) else leaf.detail if isinstance(leaf, Ended) else None
-        )
+        match leaf:
+            case NodeError():
+                said = leaf.message
+            case Ended() | StageFailure():
+                said = leaf.detail
+            case _:
+                said = None
         if said:
-            return said[:_MAX_DETAIL_CHARS]
+            return clean_text(said)[0][:_MAX_DETAIL_CHARS]
     return None
 
 

@@ -104,7 +104,7 @@ def _unanswered(started: ToolStarted, status: ToolStatus) -> ToolCompleted:
         name=started.name,
         status=status,
         exit_code=None,
-        duration_ms=0,
+        duration_ms=None,
         receipt_id=None,
     )
 

@@ -186,7 +186,7 @@ class Starter:
         if isinstance(answer, PermitRefused):
             return Deferred(error=queue_full(answer))
         if admitted.interrupts is not None:
-            reason = "another run of its session"
+            reason = f"run {run_id} of its session came with on_busy = interrupt"
             self.ask_to_stop(admitted.interrupts, by="caller", reason=reason, tenant=caller.tenant)
         begun = False
         try:

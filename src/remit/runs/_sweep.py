@@ -5,7 +5,7 @@ from __future__ import annotations
 from remit.contract import RunEnded, RunSettling, RunStatus, RunView, Terminal, UsageUpdated
 from remit.errors import AlreadyDecided, OwnershipError
 from remit.events import Event, NewEvent, terminal_type
-from remit.primitives import Clock
+from remit.primitives import Clock, format_time
 from remit.runs._deliveries import ended_delivery
 from remit.runs._loose_ends import close_loose_ends
 from remit.runs._ports import RunStore, StoredRun
@@ -51,7 +51,9 @@ async def _end_lost(store: RunStore, stored: StoredRun, clock: Clock, salvage: S
     children = await store.children_of(view.id, tenant=tenant)
     events = await _read_log(store, stored)
     ends = close_loose_ends(events, children=[child.view for child in children], terminal=terminal)
-    if view.status is not RunStatus.SETTLING and await _decide(store, stored, terminal, ends):
+    if view.status is not RunStatus.SETTLING and await _decide(
+        store, stored, terminal, ends, last=events[-1]
+    ):
         ends = ()
     below = [row for child in children for row in await _read_tree(store, child)]
     bill = summarise(await _read_rows(store, stored), below)
@@ -87,9 +89,12 @@ async def _end_lost(store: RunStore, stored: StoredRun, clock: Clock, salvage: S
     return final
 
 
-async def _decide(store: RunStore, stored: StoredRun, terminal: Terminal, ends: tuple[NewEvent, ...]) -> bool:
+async def _decide(
+    store: RunStore, stored: StoredRun, terminal: Terminal, ends: tuple[NewEvent, ...], *, last: Event
+) -> bool:
     """Close what is open, and decide. False: the dead host had decided; nothing was stored."""
-    settling = RunSettling(kind=terminal.kind, class_=terminal.class_, code=terminal.code)
+    detail = f"its host died; the last thing that it stored was {last.type}, at {format_time(last.at)}"
+    settling = RunSettling(kind=terminal.kind, class_=terminal.class_, code=terminal.code, detail=detail)
     event = NewEvent(type="run.settling", payload=settling, work_id=stored.view.id)
     try:
         await store.append(stored.view.id, stored.generation, [*ends, event], tenant=stored.tenant)

@@ -72,6 +72,7 @@ class ToolRound:
         self._clock = clock
         self._effects = {spec.name: spec.effect for spec in specs}
         self._open: dict[str, ToolCallBlock] = {}
+        self._began: dict[str, float] = {}
         self._outcomes: dict[str, CallOutcome] = {}
         self.changed: dict[str, None] = {}
         """Paths that file tools changed, in the order of their first change."""
@@ -96,7 +97,7 @@ class ToolRound:
         self._outcomes = {}
         if not calls:
             return {}
-        self._open = {call.tool_call_id: call for call in calls}
+        self._open, self._began = {call.tool_call_id: call for call in calls}, {}
         self._log.add(*(self._started(call) for call in calls))
         try:
             await self._log.flush()
@@ -143,7 +144,6 @@ class ToolRound:
             await children.join()
 
     async def _do(self, call: ToolCallBlock) -> None:
-        began = self._clock.monotonic()
         use = ToolUse(
             stage_id=self._stage.stage_id,
             tool_call_id=call.tool_call_id,
@@ -152,11 +152,11 @@ class ToolRound:
         )
         assert self._tools is not None, "a stage without tools was about to use one"
         self.begun.add(call.tool_call_id)
+        self._began[call.tool_call_id] = self._clock.monotonic()
         try:
             response = await self._tools.call(use, max_shown_bytes=self._stage.limits.max_tool_output_bytes)
         except NodeError:
-            took_ms = int((self._clock.monotonic() - began) * 1000)
-            self._close(call, status="outcome_unknown", duration_ms=took_ms)
+            self._close(call, status="outcome_unknown", duration_ms=self._took_ms(call))
             raise
         except asyncio.CancelledError:
             if was_cancelled():
@@ -185,8 +185,9 @@ class ToolRound:
             call,
             status=response.status,
             exit_code=response.exit_code,
-            duration_ms=response.duration_ms,
+            duration_ms=response.duration_ms or self._took_ms(call),
             receipt_id=response.receipt_id,
+            leftovers=response.leftovers,
         )
 
     def _record(self, response: ToolResponse, command: str, content: str) -> CommandRecord:
@@ -214,9 +215,10 @@ class ToolRound:
         call: ToolCallBlock,
         *,
         status: ToolStatus,
-        duration_ms: int = 0,
+        duration_ms: int | None,
         exit_code: int | None = None,
         receipt_id: str | None = None,
+        leftovers: tuple[str, ...] = (),
     ) -> None:
         del self._open[call.tool_call_id]
         payload = ToolCompleted(
@@ -227,13 +229,19 @@ class ToolRound:
             exit_code=exit_code,
             duration_ms=duration_ms,
             receipt_id=receipt_id,
+            leftovers=leftovers,
         )
         self._log.add(self._event("tool.completed", call, payload))
 
     def _close_open(self) -> None:
         """What was announced and didn't come to a result was stopped, or never sent."""
         for call in list(self._open.values()):
-            self._close(call, status="cancelled")
+            self._close(call, status="cancelled", duration_ms=self._took_ms(call))
+
+    def _took_ms(self, call: ToolCallBlock) -> int | None:
+        """How long ago it was handed to the node; None: it never was."""
+        began = self._began.get(call.tool_call_id)
+        return None if began is None else int((self._clock.monotonic() - began) * 1000)
 
     def _event(self, type_: str, call: ToolCallBlock, payload: ToolStarted | ToolCompleted) -> NewEvent:
         return NewEvent(

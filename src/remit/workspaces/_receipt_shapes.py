@@ -30,6 +30,8 @@ class Outcome(Model):
     """The command line; None for file tools."""
     output_bytes: int = 0
     """Size of the whole text kept on the node; 0 where `content` is all there is."""
+    leftovers: tuple[str, ...] = ()
+    """Processes that a command left running, and that were stopped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

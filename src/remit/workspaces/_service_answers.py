@@ -169,6 +169,7 @@ def tool_answer(request: ToolRequest, outcome: ToolOutcome) -> ToolResponse:
         effect=outcome.effect,
         changed=outcome.changed,
         command=outcome.command,
+        leftovers=outcome.leftovers,
     )
 
 

@@ -89,6 +89,8 @@ class ToolOutcome:
     effect: Effect
     changed: tuple[str, ...]
     command: str | None
+    leftovers: tuple[str, ...]
+    """Processes that a command left running, and that were stopped."""
     output_bytes: int
     """Size of the whole text, kept for `read_output`; 0 where `content` is all there is."""
     repeated: bool
@@ -379,6 +381,7 @@ class ToolRunner:
             duration_ms=result.duration_ms,
             command=command,
             output_bytes=len(text) if kept else 0,
+            leftovers=result.leftovers,
         )
 
     async def _keep(self, call: ToolCall, text: bytes, *, stdout: bytes, stderr: bytes) -> bool:
