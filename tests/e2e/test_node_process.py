@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -18,7 +19,7 @@ from door_kit import PLAN, REVIEW, WORK, DoorWorld
 from remit.contract import Cancelled, CancelRequest, CleanupRequest, OpenRequest, PrepareRequest, ToolRequest
 from remit.errors import MisuseError, NodeError
 from remit.host import Host
-from remit.node_agent import NodeProcess, NodeState, NodeTimes, setup_of
+from remit.node_agent import NodeProcess, NodeState, NodeTimes, _child, setup_of
 from remit.primitives import SystemClock
 from remit.testing import route_by_stage
 from remit.workspaces import WorkspaceSettings
@@ -276,3 +277,13 @@ async def test_an_end_while_it_starts(root: Path) -> None:
     with pytest.raises(NodeError) as caught:
         await node.wait_ready()
     assert caught.value.reason == "lost"
+
+
+async def test_a_pipe_that_others_hold_holds_up_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a dead node had started may have its stderr: it is waited for a while, not for ever."""
+    monkeypatch.setattr(_child, "_LAST_WORDS_S", 0.2)
+    with contextlib.ExitStack() as stack:
+        async with asyncio.timeout(60), _child.NodeChild() as child:
+            held = stack.enter_context(Path(f"/proc/{child.pid}/fd/2").open("wb"))
+        assert not held.closed
+        assert alive({child.pid}) == set()

@@ -48,7 +48,7 @@ class There:
 @pytest.fixture
 def there(tmp_path: Path, request: pytest.FixtureRequest) -> Generator[There]:
     world = DoorWorld(home=tmp_path, replies=getattr(request, "param", (PLAN, WRITE, WORK, REVIEW)))
-    with started(world, command(world)) as process:
+    with started(world, command(world, "--drain", "2s")) as process:
         assert process.stdout is not None
         url = process.stdout.readline().strip()
         key = (world.data / "api-key").read_text().strip()

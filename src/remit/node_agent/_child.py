@@ -7,8 +7,10 @@ import logging
 import os
 import signal
 import socket
+import subprocess
 import sys
 from contextlib import suppress
+from io import FileIO
 from types import TracebackType
 from typing import Final, Self
 
@@ -29,6 +31,8 @@ _LINE_BYTES: Final = 8_192
 _READ_BYTES: Final = 65_536
 _END_S: Final = 10.0
 """How long what hung on a dead node may take to be gone; the kernel needs milliseconds."""
+_LAST_WORDS_S: Final = 1.0
+"""How long what a dead node wrote is waited for."""
 
 
 class NodeChild:
@@ -43,8 +47,11 @@ class NodeChild:
         self.pid = 0
         self.last_words = ""
         """The last line that it wrote."""
-        self._process: asyncio.subprocess.Process
+        self._process: subprocess.Popen[bytes]
+        self._handle = -1
         self._group: asyncio.TaskGroup
+        self._told: asyncio.ReadTransport
+        self._telling: asyncio.Task[None]
         self._keepers: list[int] = []
 
     async def __aenter__(self) -> Self:
@@ -52,19 +59,15 @@ class NodeChild:
             raise NodeError(
                 "a node's process needs a Python interpreter, and none is known", reason="unavailable"
             )
+        stream, reading, writing = asyncio.StreamReader(), *os.pipe()
         self.end, theirs = socket.socketpair()
         try:
             with theirs:
-                self._process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-P", "-m", "remit.node_agent", str(theirs.fileno()), str(os.getpid())),
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=asyncio.subprocess.PIPE,
-                    stderr=asyncio.subprocess.PIPE,
-                    pass_fds=(theirs.fileno(),),
-                    env={name: value for name, value in os.environ.items() if _is_kept(name)},
-                    cwd="/",
-                    start_new_session=True,  # a Ctrl-C is the host's to answer
+                self._told, _ = await asyncio.get_running_loop().connect_read_pipe(
+                    lambda: asyncio.StreamReaderProtocol(stream), FileIO(reading, "r")
                 )
+                # Not in a helper's thread: the kernel ties the node's life to the thread that begins it.
+                self._process = _begin(theirs, writing)
         except OSError as error:
             self.end.close()
             raise NodeError(
@@ -73,11 +76,12 @@ class NodeChild:
         except BaseException:
             self.end.close()
             raise
+        finally:
+            os.close(writing)
         self.pid = self._process.pid
+        self._handle = os.pidfd_open(self.pid)
         self._group = await asyncio.TaskGroup().__aenter__()
-        for stream in (self._process.stdout, self._process.stderr):
-            assert stream is not None, "it was asked for"
-            self._group.create_task(self._tell(stream), name=f"what node {self.pid} writes")
+        self._telling = self._group.create_task(self._tell(stream), name=f"what node {self.pid} writes")
         return self
 
     async def __aexit__(
@@ -98,22 +102,28 @@ class NodeChild:
 
     async def wait(self, *, within_s: float) -> str | None:
         """How it ended, in words; None: it lives."""
-        try:
-            async with asyncio.timeout(within_s):
-                code = await self._process.wait()
-        except TimeoutError:
+        if not await _gone(self._handle, within_s=within_s):
             return None
+        code = self._process.wait()
+        await asyncio.wait({self._telling}, timeout=_LAST_WORDS_S)
         if code < 0:
             return f"killed by {signal.Signals(-code).name}"
         return f"exit code {code}" + (f": {self.last_words}" if code and self.last_words else "")
 
     async def _see_off(self) -> None:
+        """Bounded: what the node had started, and left behind, may hold its pipe for ever."""
         self.kill()
-        await self._process.wait()
+        if await _gone(self._handle, within_s=_END_S):
+            self._process.wait()
+        os.close(self._handle)
+        await asyncio.wait({self._telling}, timeout=_LAST_WORDS_S)
+        self._telling.cancel()
         await self._group.__aexit__(None, None, None)
+        self._told.close()
         keepers, self._keepers = self._keepers, []
         for handle in keepers:
-            await _gone(handle)
+            if not await _gone(handle, within_s=_END_S):
+                _log.warning("what hung on a node that has died isn't gone after %d s", int(_END_S))
             os.close(handle)
 
     async def _tell(self, stream: asyncio.StreamReader) -> None:
@@ -139,15 +149,35 @@ def _is_kept(name: str) -> bool:
     return name in _KEPT or name.startswith(("LC_", "XDG_"))
 
 
-async def _gone(handle: int) -> None:
-    """Wait until a process is gone, for a while."""
+def _begin(theirs: socket.socket, words: int) -> subprocess.Popen[bytes]:
+    """Start the process.
+
+    Raises:
+        OSError: It can't be started.
+    """
+    return subprocess.Popen(
+        (sys.executable, "-P", "-m", "remit.node_agent", str(theirs.fileno()), str(os.getpid())),
+        stdin=subprocess.DEVNULL,
+        stdout=words,
+        stderr=words,
+        pass_fds=(theirs.fileno(),),
+        env={name: value for name, value in os.environ.items() if _is_kept(name)},
+        cwd="/",
+        start_new_session=True,  # a Ctrl-C is the host's to answer
+    )
+
+
+async def _gone(handle: int, *, within_s: float) -> bool:
+    """Whether a process has ended, or does in time."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
     loop.add_reader(handle, lambda: ended.done() or ended.set_result(None))
     try:
-        async with asyncio.timeout(_END_S):
+        async with asyncio.timeout(within_s):
             await ended
     except TimeoutError:
-        _log.warning("what hung on a node that has died isn't gone after %d s", int(_END_S))
+        return False
+    else:
+        return True
     finally:
         loop.remove_reader(handle)

@@ -38,8 +38,8 @@ _log = logging.getLogger("remit.node")
 class NodeTimes:
     """How long the parts of a node's life may take."""
 
-    start_s: float = 60.0
-    """From the start of the process until it takes requests."""
+    start_s: float = 600.0
+    """From the start of the process until it takes requests: first it puts right what others left."""
     ready_within_s: float = 10.0
     """How long a request waits for a node to be there."""
     beat_s: float = 5.0
