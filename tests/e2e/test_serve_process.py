@@ -130,6 +130,7 @@ async def test_first_start_makes_a_key_for_its_owner_alone(world: DoorWorld) -> 
         assert str(path) in said
         assert "sandbox bubblewrap" in said
         assert "binding reviewed" in said
+        assert f"OpenAI's clients: {served.url}/v1; Anthropic's and browsers: {served.url}" in said
         assert served.key not in said
     async with serving(world) as again, again.client() as client:
         assert again.key == served.key

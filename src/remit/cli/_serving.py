@@ -52,7 +52,8 @@ def run_server(options: ServeOptions) -> int:
     """
     _require_server()
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("remit.audit").setLevel(logging.INFO)
+    if not sys.stderr.isatty():  # for who collects logs; at a terminal `remit audit` shows them
+        logging.getLogger("remit.audit").setLevel(logging.INFO)
     config = serve_settings(options)
     certificate = _certificate(config)
     _refuse_open_door(config, has_tls=certificate is not None)
@@ -245,7 +246,10 @@ class _Serving:
         for line in self._lines(door, first, sandboxes):
             say(line)
         shown = "127.0.0.1" if host in {"0.0.0.0", "[::]"} else host  # noqa: S104 - shown, not listened on
-        sys.stdout.write(f"{scheme}://{shown}:{port}\n")
+        address = f"{scheme}://{shown}:{port}"
+        say(f"OpenAI's clients: {address}/v1; Anthropic's and browsers: {address}")
+        say("each takes a key, and a binding's name as model")
+        sys.stdout.write(f"{address}\n")
         sys.stdout.flush()
 
     def _lines(self, door: ServedHost, first: FirstKey, sandboxes: dict[str, str]) -> Iterator[str]:
