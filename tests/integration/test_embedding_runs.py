@@ -17,6 +17,7 @@ from remit.errors import (
     NotFound,
     PreconditionFailed,
     RunIndeterminate,
+    SessionBusy,
 )
 from remit.runs import Tombstone
 
@@ -218,6 +219,32 @@ async def test_a_repeated_start_is_the_same_run(host: Host) -> None:
     with pytest.raises(IdempotencyConflict):
         await host.start(request(WAITS), idempotency_key="key")
     assert (await first.view()) == view
+
+
+async def test_a_session_has_one_active_run(tmp_path: Path) -> None:
+    """`on_busy`: rejected, put behind, or in its place: which one stops the other is on record."""
+    async with open_host(tmp_path) as host, asyncio.timeout(60):
+        first = await host.start(request(WAITS, id="first", session_id="talk"))
+        await until(host, first.id, "tool.started")
+        with pytest.raises(SessionBusy):
+            await host.start(request(FAILS, session_id="talk"))
+        behind = await host.start(request(FAILS, id="behind", session_id="talk", on_busy="enqueue"))
+        assert (await behind.view()).status.value == "queued"
+        other = await host.start(request(session_id="another"))
+        assert (await other.wait()).status.value == "completed", "other sessions go on"
+        instead = await host.start(request(FAILS, id="instead", session_id="talk", on_busy="interrupt"))
+        views = [await run.ended() for run in (first, behind, instead)]
+        stopped, *later = views
+        assert stopped.cancel is not None
+        assert stopped.cancel.complete
+        assert stopped.cancel.reason == "run instead of its session came with on_busy = interrupt"
+        ended_at = stopped.ended_at
+        for view in later:
+            assert ended_at is not None
+            if view.started_at is not None:
+                assert view.started_at >= ended_at, "two at once"
+            ended_at = view.ended_at
+        assert [view.status.value for view in (stopped, views[-1])] == ["cancelled", "failed"]
 
 
 async def test_a_tombstone_is_for_ever(tmp_path: Path) -> None:

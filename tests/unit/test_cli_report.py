@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from remit.cli._formats import call_words, failure_words, trouble_words
+from remit.cli._formats import call_words, failure_words, lineage_words, trouble_words
 from remit.cli._report import report
 from remit.cli._screen import Glyphs
 from remit.contract import AttemptEnded, RunView, StageFailed, ToolCompleted
@@ -104,6 +104,16 @@ def test_a_limit_is_said_once() -> None:
     end = {**end, "code": "tokens", "limit": {"kind": "max_total_tokens", "value": 9, "cap": 8}}
     assert "(max_total_tokens is 8, 9 reached or asked for)" in _said(
         _ended(None, status="failed", terminal=end)
+    )
+
+
+def test_what_a_run_came_from() -> None:
+    """A true story: a child names its parent, one that goes on the run before it, a thread its session."""
+    assert lineage_words(_ended(None)) is None
+    child = _ended(None, parent_run_id="run_p", session_id="run_p", root_run_id="run_p")
+    assert lineage_words(child) == "child of run_p"
+    assert (
+        lineage_words(_ended(None, continues="run_a", session_id="talk")) == "continues run_a, session talk"
     )
 
 

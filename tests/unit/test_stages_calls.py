@@ -366,6 +366,7 @@ async def test_a_call_cancelled_by_hand_is_that_call_s_result() -> None:
         ('{"command":"make test"}', "make test"),
         ('{"content":"x","relative_path":"src/a.py"}', "src/a.py"),
         ('{"pattern":"TODO"}', "TODO"),
+        ('{"prompt":"Write b.txt."}', "Write b.txt."),
         ('{"command":["a"],"path":"p"}', "p"),
         ('{"command":"a\\n\\u001b[31mb"}', "a  [31mb"),
         ('{"command":"' + "x" * 500 + '"}', "x" * 119 + "…"),

@@ -100,6 +100,16 @@ def limit_amount(kind: str, value: float | int | None) -> str:
     return money(value) if kind.endswith("_usd") else f"{value:,g}"
 
 
+def lineage_words(view: RunView) -> str | None:
+    """What a run came from: its parent, the run that it continues, its session; None: from nothing."""
+    words = [] if view.parent_run_id is None else [f"child of {view.parent_run_id}"]
+    if view.continues is not None:
+        words.append(f"continues {view.continues}")
+    if view.session_id not in (view.id, view.parent_run_id, view.continues):
+        words.append(f"session {view.session_id}")
+    return ", ".join(words) or None
+
+
 def delivery_words(view: RunView) -> str:
     """What became of a patch."""
     delivery = view.delivery

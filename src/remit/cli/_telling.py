@@ -11,7 +11,7 @@ from rich.text import Text
 
 from remit.cli._diff import files_of, stat_lines
 from remit.cli._finding import RunReader, find_run, open_reader
-from remit.cli._formats import between_ms, duration, limit_amount, money, trouble_words
+from remit.cli._formats import between_ms, duration, limit_amount, lineage_words, money, trouble_words
 from remit.cli._report import checks_table, facts_table, headline, receipt_table
 from remit.cli._screen import Glyphs, Results, console_on, glyphs_of
 from remit.cli._story import StageStory, Story
@@ -87,6 +87,9 @@ def _parts(
     yield Text.assemble(("run ", "dim"), (view.id, "bold"), (f"  {kind}", "dim"))
     yield _indented(plain(story.prompt) if verbose else one_line(story.prompt, width=_PROMPT_CHARS))
     yield Text(_where(story, view), style="dim")
+    lineage = lineage_words(view)
+    if lineage is not None:
+        yield Text(f"  {lineage}", style="dim")
     yield Text()
     if story.stages:
         ended = view.ended_at or SystemClock().now()

@@ -26,7 +26,7 @@ SHOWN_AFTER_S: Final = 0.25
 
 _KEPT_TAIL_CHARS: Final = 800
 _LABEL_CHARS: Final = 120
-_LABEL_KEYS: Final = ("command", "relative_path", "path", "pattern", "query", "id", "name")
+_LABEL_KEYS: Final = ("command", "relative_path", "path", "pattern", "query", "id", "name", "prompt")
 _NEVER_REACHED: Final[frozenset[str]] = frozenset({"denied", "invalid_arguments", "cancelled"})
 _NO_FAULT: Final[frozenset[str]] = frozenset({"success", "cancelled", "outcome_unknown"})
 _MARK_CHARS: Final = 2048
