@@ -48,6 +48,9 @@ async def test_run_is_created_read_and_listed(world: DoorWorld) -> None:
         report = (await client.get("/api/v1/usage", params={"group_by": "key"})).json()
         assert report["total"]["total_tokens"] == run["usage"]["total_tokens"]
         assert report["data"][0]["group"].startswith("key_")
+        by_pool = (await client.get("/api/v1/usage", params={"group_by": "pool"})).json()
+        assert [(line["group"], line["runs"]) for line in by_pool["data"]] == [("default", 1)]
+        assert by_pool["total"] == report["total"]
         session = (await client.get(f"/api/v1/sessions/{run['session_id']}")).json()
         assert (session["runs"], session["active_runs"]) == (1, 0)
         assert (await client.get(f"/api/v1/runs/{run['id']}/history")).json()["data"] == []
@@ -189,6 +192,29 @@ async def test_live_work_is_shown_nested_and_stopped(world: DoorWorld) -> None:
         ended = (await client.get(f"/api/v1/runs/{run_id}")).json()
         assert ended["terminal"]["kind"] == "completed", ended["terminal"]
         assert (await client.get(f"/api/v1/runs/{run_id}/work")).json()["data"] == []
+
+
+async def test_stopping_an_attempt_has_it_asked_again_once(world: DoorWorld) -> None:
+    """An attempt that is stopped by hand is retried; the second time its run fails, class `provider`."""
+    world.replies = ({"stage": "work", "text": "never", "delay_ms": 600_000},) * 2
+    world.bindings = {"answer": {"profile": "answer"}}
+    async with world.open() as door, door.client() as client:
+        run_id = (await client.post("/api/v1/runs", json={"binding": "answer", "prompt": "x"})).json()["id"]
+        stopped: list[str] = []
+        async with asyncio.timeout(60):
+            while len(stopped) < 2:
+                work = (await client.get(f"/api/v1/runs/{run_id}/work")).json()["data"]
+                for one in [entry["work_id"] for entry in work if entry["kind"] == "model_turn"]:
+                    if one not in stopped:
+                        answer = await client.post(f"/api/v1/work/{one}/cancel")
+                        stopped += [one] if answer.status_code == 200 else []
+                await asyncio.sleep(0.01)
+        events = await client.get(f"/api/v1/runs/{run_id}/events", timeout=60)
+        assert "run.failed" in events.text
+        ended = (await client.get(f"/api/v1/runs/{run_id}")).json()
+        assert (ended["terminal"]["class"], ended["terminal"]["code"]) == ("provider", "unavailable")
+        gone = await client.post(f"/api/v1/work/{stopped[0]}/cancel")
+        assert (gone.status_code, gone.json()["code"]) == (404, "not_found")
 
 
 async def test_stopping_a_stage_ends_the_run(world: DoorWorld) -> None:

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import signal
+import ssl
 import stat
 import subprocess
 import sys
@@ -14,6 +15,8 @@ import time
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -239,6 +242,57 @@ async def test_one_serve_a_data_folder(world: DoorWorld) -> None:
         assert second.stderr.startswith("remit: another `remit serve` uses")
         assert second.stderr.count("\n") == 1
         assert (await client.get("/readyz")).status_code == 200
+
+
+async def test_certificate_makes_it_tls(world: DoorWorld, tmp_path: Path) -> None:
+    """R77: with a certificate others may reach the host: TLS alone, from 1.2 on, by its names alone."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
+    now = datetime.now(UTC)
+    names = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1")), x509.DNSName("localhost")])
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(names, critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    chain, secret = tmp_path / "chain.pem", tmp_path / "key.pem"
+    chain.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    plain = serialization.NoEncryption()
+    secret.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+    )
+    world.host_table = {"tls_certificate": str(chain), "tls_key": str(secret), "allowed_hosts": ["127.0.0.1"]}
+    with started(world, command(world, "--listen", "0.0.0.0:0")) as process:
+        assert process.stdout is not None
+        url = (await asyncio.to_thread(process.stdout.readline)).strip()
+        assert url.startswith("https://127.0.0.1:"), process.communicate(timeout=30)
+        trusting = ssl.create_default_context(cafile=str(chain))
+        headers = {"Authorization": f"Bearer {(world.data / 'api-key').read_text().strip()}"}
+        async with httpx2.AsyncClient(
+            base_url=url, verify=trusting, headers=headers, trust_env=False
+        ) as client:
+            assert (await client.get("/api/v1/runs")).status_code == 200
+            run = await client.post("/api/v1/runs", json=BODY, params={"wait_ms": 60_000}, timeout=90)
+            assert run.json()["status"] == "completed"
+            own = await client.post("/api/v1/runs?dry_run=1", json=BODY, headers={"Origin": url})
+            assert own.status_code == 200
+            in_the_clear = {"Origin": url.replace("https", "http")}
+            assert (await client.post("/api/v1/runs", json=BODY, headers=in_the_clear)).status_code == 403
+            other = {"Host": f"localhost:{httpx2.URL(url).port}"}
+            assert (await client.get("/api/v1/runs", headers=other)).status_code == 421
+        async with httpx2.AsyncClient(base_url=url, headers=headers, trust_env=False) as client:
+            with pytest.raises(httpx2.ConnectError):
+                await client.get("/healthz")
+        async with httpx2.AsyncClient(base_url=url.replace("https", "http"), trust_env=False) as client:
+            with pytest.raises(httpx2.TransportError):
+                await client.get("/healthz")
+        process.send_signal(signal.SIGTERM)
+        assert (await exit_of(process))[0] == 0
 
 
 REFUSED: list[tuple[list[str], dict[str, Any], str]] = [

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import hmac
 import json
+import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -113,6 +114,24 @@ async def test_it_is_sent_signed_after_the_terminal(tmp_path: Path) -> None:
     assert headers["webhook-signature"] == f"v1,{expected}"
     assert entry.data == {"webhook_id": headers["webhook-id"], "attempt": 1, "status": 204}
     assert list((tmp_path / "home").rglob("webhooks/*.json")) == []
+
+
+async def test_what_is_owed_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The note of a webhook that is owed outlives a loss of power: file and folder are synced."""
+    synced: list[str] = []
+    sync = os.fsync
+
+    def note(opened: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{opened}"))
+        sync(opened)
+
+    monkeypatch.setattr(os, "fsync", note)
+    async with listening() as listener, Host(config_of(tmp_path)) as host:
+        run = await (await host.start(asked(listener))).wait()
+        await until(host, run, "webhook.delivered")
+    notes = [Path(path) for path in synced if "webhooks" in path]
+    assert [path.name for path in notes[1:]] == ["webhooks"]
+    assert (notes[0].suffix, notes[0].parent) == (".new", notes[1])
 
 
 async def test_it_is_tried_again_by_the_next_host(tmp_path: Path) -> None:

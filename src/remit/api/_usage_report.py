@@ -14,9 +14,10 @@ from remit.errors import InvalidRequest
 from remit.runs import BilledAttempt
 from remit.usage import LedgerRow, summarise
 
-GroupBy = Literal["binding", "model", "session", "key", "day"]
+GroupBy = Literal["binding", "pool", "model", "session", "key", "day"]
 _GROUPS: Final[dict[GroupBy, Callable[[BilledAttempt], str | None]]] = {
     "binding": lambda line: line.binding,
+    "pool": lambda line: line.attempt.started.pool,
     "model": lambda line: line.attempt.started.model,
     "session": lambda line: line.session_id,
     "key": lambda line: line.key_id,
@@ -81,7 +82,7 @@ OPERATIONS = (
         id="read_usage",
         method="GET",
         path="/api/v1/usage",
-        summary="What the tenant has used, by day, binding, model, session or key.",
+        summary="What the tenant has used, by day, binding, pool, model, session or key.",
         handle=_usage,
         scope="read",
         query=UsageQuery,

@@ -122,6 +122,8 @@ class AttemptStarted(Model):
     """1 for the first try of this round's request."""
     model: str
     """`NAME:MODEL` of the pool member actually chosen."""
+    pool: str | None = None
+    """The pool that it was chosen from; a model that was named on its own is a pool of that name."""
     status: str = "started"
     usage: None = None
     reserved_tokens: int

@@ -206,8 +206,12 @@ class Webhooks:
             self._folder.mkdir(mode=0o700, exist_ok=True)
             path = self._path(owed)
             unborn = path.with_suffix(".new")
-            unborn.write_text(json.dumps({"tenant": owed.tenant, "run_id": owed.run_id}))
+            with unborn.open("w") as note:
+                note.write(json.dumps({"tenant": owed.tenant, "run_id": owed.run_id}))
+                note.flush()
+                os.fsync(note.fileno())
             os.replace(unborn, path)
+            _sync_folder(self._folder)
         except OSError as error:
             _log.warning("the webhook of run %s won't outlive this host: %s", owed.run_id, error.strerror)
 
@@ -323,3 +327,12 @@ def _next_of(tries: Sequence[HistoryEntry]) -> datetime | None:
     """When the next try is due; None: at once."""
     said = tries[-1].data.get("next_try_at") if tries else None
     return None if said is None else parse_time(said)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the names in a folder outlive a loss of power."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

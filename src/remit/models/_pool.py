@@ -365,6 +365,7 @@ class Pool:
             input_tokens_estimate=estimate_input_tokens(request.messages, request.tools),
             max_output_tokens=_asked_bound(request) or member.longest_reply_tokens,
             price=self._price(member, request.options.get("service_tier")),
+            pool=self.name,
         )
 
     def _call(self, member: Member, request: ModelRequest, start: AttemptStart, granted: int) -> AttemptCall:

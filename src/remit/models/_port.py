@@ -65,6 +65,8 @@ class AttemptStart:
     max_output_tokens: int
     """The most that can come: the request's own bound, else the model's."""
     price: Price | None
+    pool: str | None = None
+    """The pool that chose the member; None: nobody said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -205,6 +205,7 @@ class StageLedger:
             round=start.round,
             ordinal=start.ordinal,
             model=start.model,
+            pool=start.pool,
             reserved_tokens=reservation.tokens,
             reserved_micros=reservation.micros,
         )
