@@ -205,12 +205,15 @@ async def test_copy_keeps_bytes_modes_times_links_and_odd_names(tmp_path: Path) 
         (here.root / "dangling").symlink_to("/nowhere/at all")
         (here.root / "empty").touch()
         with (here.root / "sparse").open("wb") as file:
+            file.write(b"head")
+            file.seek(20_000_000)
+            file.write(b"middle")
             file.truncate(50_000_000)
-            file.write(b"end")
         os.utime(here.root / "tracked.txt", ns=(1_000_000_000, 1_234_567_890_123_456_789))
         checkout = await here.open()
         tree = here.data / "checkouts" / "c1" / "tree"
         assert fingerprint(tree) == fingerprint(here.root)
+        assert (tree / "sparse").stat().st_blocks * 512 < 1_000_000, "holes stay holes"
         assert (tree / "tracked.txt").stat().st_mtime_ns == 1_234_567_890_123_456_789
         await checkout.close()
 

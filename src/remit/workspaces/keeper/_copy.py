@@ -21,6 +21,9 @@ from remit.workspaces.keeper._tree import OPAQUE_MARKS
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_BLOCK_BYTES: Final = 512
+_SPARSE_BYTES: Final = 16 * 1024 * 1024
+"""Smaller files are read whole: not every file system tells of holes in time."""
 _CHUNK_BYTES: Final = 8 * 1024 * 1024
 _CHECK_EVERY_FILES: Final = 64
 _NO_REFLINK: Final = (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.EPERM)
@@ -164,7 +167,7 @@ class _Copier:
             self._count(info.st_size)
             writing = os.open(name, _WRITE, 0o600, dir_fd=target_fd)
             try:
-                self._content(reading, writing, info.st_size)
+                self._content(reading, writing, info)
                 self._file_facts(info, writing)
             finally:
                 os.close(writing)
@@ -182,8 +185,8 @@ class _Copier:
         if bounds.max_bytes is not None and self.report.size_bytes > bounds.max_bytes:
             raise TreeTooLarge(f"more than {bounds.max_bytes // 1024**2} MiB")
 
-    def _content(self, reading: int, writing: int, size_bytes: int) -> None:
-        if self._can_share and size_bytes:
+    def _content(self, reading: int, writing: int, info: os.stat_result) -> None:
+        if self._can_share and info.st_size:
             try:
                 _syscalls.reflink(reading, writing)
             except OSError as error:
@@ -193,8 +196,31 @@ class _Copier:
             else:
                 self.report.shared += 1
                 return
+        if info.st_size >= _SPARSE_BYTES and info.st_blocks * _BLOCK_BYTES < info.st_size // 2:
+            self._copy_with_holes(reading, writing, info.st_size)
+            return
         while os.sendfile(writing, reading, None, _CHUNK_BYTES):
             pass
+
+    def _copy_with_holes(self, reading: int, writing: int, size_bytes: int) -> None:
+        """Only what was written: a sparse image may be larger than the disk."""
+        os.ftruncate(writing, size_bytes)
+        at = 0
+        while at < size_bytes:
+            try:
+                start = os.lseek(reading, at, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno != errno.ENXIO:
+                    raise
+                return  # a hole up to the end
+            at = min(os.lseek(reading, start, os.SEEK_HOLE), size_bytes)
+            os.lseek(writing, start, os.SEEK_SET)
+            while start < at:
+                self._check()
+                sent = os.sendfile(writing, reading, start, min(_CHUNK_BYTES, at - start))
+                if not sent:
+                    return  # it was cut meanwhile
+                start += sent
 
 
 class _LayerCopier(_Copier):
