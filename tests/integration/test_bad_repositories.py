@@ -189,12 +189,19 @@ def whole(root: Path) -> Mapping[str, object]:
             path.rename(target)
 
 
-@pytest.mark.parametrize("made", WORKING, ids=lambda made: made.__name__)
-async def test_it_just_works(tmp_path: Path, made: Callable[[Path], Path]) -> None:
+COPIED = (with_two_gigabytes, with_fifos, with_colliding_cases, with_odd_names, with_read_only_files)
+
+
+@pytest.mark.parametrize(
+    ("made", "isolation"),
+    [*((made, "auto") for made in WORKING), *((made, "copy") for made in COPIED)],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+async def test_it_just_works(tmp_path: Path, made: Callable[[Path], Path], isolation: str) -> None:
     """R45, R48: prepared, worked in, delivered, undone: what was asked changes, and nothing else does."""
     root = made(tmp_path)
     before, ends = whole(root), "\r\n" if made is with_line_ends else "\n"
-    async with node_of(tmp_path, root, checks=[]) as node:
+    async with node_of(tmp_path, root, checks=[], isolation=isolation) as node:
         await node.open()
         edited = await node.tool("edit_file", relative_path="a.txt", old="one", new="1")
         assert edited.status == "success", edited.content

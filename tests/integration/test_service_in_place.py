@@ -11,8 +11,9 @@ from remit.contract import NodeFailure, OpenRequest
 from service_kit import FILES, Node, node_of
 
 WORK = (
-    "echo changed > app.py; rm sub/inner.txt; mkdir new; echo new > new/file; chmod +x test_app.py; "
-    "ln -s app.py link; echo ignored > out.log; git commit -qam x; echo hook > .git/hooks/post-checkout; true"
+    "echo changed > app.py; rm sub/inner.txt sub/private; mkdir new; echo new > new/file; "
+    "chmod +x test_app.py; ln -s app.py link; echo ignored > out.log; "
+    "git commit -qam x; echo hook > .git/hooks/post-checkout; true"
 )
 
 
@@ -21,10 +22,11 @@ def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A repository with uncommitted work, or a folder without one."""
     folder = tmp_path / "repo"
     if request.param == "git":
-        make_repository(folder, {**FILES, ".gitignore": "*.log\n"})
+        make_repository(folder, {**FILES, ".gitignore": "*.log\n", "sub/private": "mine\n"})
         write(folder, {"AGENTS.md": "Edited, not committed.\n", "draft.txt": "untracked\n"})
     else:
-        write(folder, {**FILES, "draft.txt": "kept\n"})
+        write(folder, {**FILES, "draft.txt": "kept\n", "sub/private": "mine\n"})
+    (folder / "sub/private").chmod(0o600)
     return folder
 
 
@@ -49,6 +51,7 @@ async def test_the_tree_itself_is_changed_and_taken_back(tmp_path: Path, root: P
         assert paths | {"out.log": "added"} == {
             "app.py": "modified",
             "sub/inner.txt": "deleted",
+            "sub/private": "deleted",
             "new/file": "added",
             "test_app.py": "mode",
             "link": "added",

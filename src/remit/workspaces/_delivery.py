@@ -35,7 +35,7 @@ from remit.workspaces._journal import (
 from remit.workspaces._placing import Attributes, Step, make_plan
 from remit.workspaces._protection import PROTECTED, ignores_case, matching_paths
 from remit.workspaces._snapshot import Bundle, RunFolder
-from remit.workspaces.keeper._tree import is_git_name, show_path
+from remit.workspaces.keeper._tree import Facts, is_git_name, show_path
 
 __all__ = ["Deliveries", "DeliveryOrder", "Outcome", "Recovered", "refused_paths"]
 
@@ -156,10 +156,10 @@ class Deliveries:
             ]
             return self._change(root, run_id, content_hash, "undo", steps)
 
-    def note_in_place(self, run_id: str, root: Path, bundle: Bundle) -> None:
+    def note_in_place(self, run_id: str, root: Path, bundle: Bundle, facts: Facts) -> None:
         """Remember what a run has done to the tree itself, as if it had been applied; the last counts.
 
-        Nothing is changed in the tree. Blocking.
+        Nothing is changed in the tree; `facts` are those of its files before the run. Blocking.
         """
         folder = self._receipts(run_id)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -167,7 +167,7 @@ class Deliveries:
             if earlier.stem != bundle.content_hash:
                 earlier.unlink()
         if bundle.changes.changes:
-            removed = removed_attributes(bundle.changes, root)
+            removed = removed_attributes(bundle.changes, root, facts)
             receipt = asdict(_Receipt("delivered", str(root), removed)) | {"token": "in-place"}
             write_synced(folder / f"{bundle.content_hash}.json", json.dumps(receipt).encode())
 

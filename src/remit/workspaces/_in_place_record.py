@@ -115,7 +115,7 @@ async def note_died(
         ignored=IgnoreMemory(scratch),
         told=settled,
     )
-    await asyncio.to_thread(deliveries.note_in_place, run.folder.name, root, bundle)
+    await asyncio.to_thread(deliveries.note_in_place, run.folder.name, root, bundle, record.facts)
     return bundle
 
 

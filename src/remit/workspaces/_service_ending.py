@@ -76,7 +76,7 @@ async def _note_in_place(node: NodeParts, run: NodeRun) -> None:
     try:
         bundle = await look_at_run(node, run)
         root = Path(run.get_prepared().pin.root)
-        await asyncio.to_thread(node.deliveries.note_in_place, run.run_id, root, bundle)
+        await asyncio.to_thread(node.deliveries.note_in_place, run.run_id, root, bundle, run.facts)
     except (RemitError, OSError, TreeTooLarge) as error:
         # The checkout is closed all the same; the record stays, so that an undo looks once more.
         _log.warning("run %s: what it did in place can't be taken back: %s", run.run_id, error)

@@ -45,7 +45,7 @@ async def snapshot_run(node: NodeParts, request: SnapshotRequest) -> Snapshot:
     bundle = await look_at_run(node, run, lambda changes: changes_since(changes, fork) if fork else changes)
     if checkout.isolation == "in_place":
         await asyncio.to_thread(
-            node.deliveries.note_in_place, request.run_id, Path(prepared.pin.root), bundle
+            node.deliveries.note_in_place, request.run_id, Path(prepared.pin.root), bundle, run.facts
         )
     paths = bundle.changes.changes
     ignore_case = bool(paths) and await asyncio.to_thread(ignores_case, Path(prepared.pin.root))
