@@ -77,7 +77,7 @@ async def calls(near: NodeLink, far: NodeLink) -> list[Figure]:
     bulk_here, bulk_there = await in_turns(bulk(near), bulk(far), rounds=10)
     return [
         Figure(name="a call that does nothing", value=there, floor=here, budget=1, over_floor=True),
-        Figure(name="list_files", value=tool_there, floor=tool_here),
+        Figure(name="list_files", value=tool_there, floor=tool_here, budget=1, over_floor=True),
         Figure(name="an artifact of 4 MB", value=bulk_there, floor=bulk_here),
     ]
 

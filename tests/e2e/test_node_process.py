@@ -113,6 +113,29 @@ async def test_a_run_and_then_its_node_dies_in_the_next_one(
     assert f"the node is back (pid {second_pid})" in said
 
 
+async def test_a_cancel_s_receipt_names_the_processes(world: World) -> None:
+    """R57: the receipt of a run in a tool says over the socket, too, how and which processes were ended."""
+    world.workspace = dict(NO_CHECKS)
+    word = nonce()
+    world.fake.script(*route_by_stage(plan=[planned()], work=[shell(DAEMONS.format(nonce=word))]))
+    async with host_of(world) as host:
+        run = await host.start(world.request())
+        await until(lambda: len(processes_with(word)) >= 3)
+        ours = set(processes_with(word))
+        outcome = await run.cancel(reason="enough")
+        assert gone_within(word, 0), "the answer comes when they are gone"
+        ended = await Ended.of(host, run)
+        ended.check_story()
+        assert ended.ending == ("cancelled", "cancelled", "caller")
+        receipt = outcome.run.cancel
+        assert receipt is not None
+        (item,) = [item for item in receipt.items if item.kind == "tool"]
+        assert item.how == "kill"
+        assert item.pids
+        assert receipt.complete
+        assert ours & set(item.pids)
+
+
 async def test_the_node_sees_no_key_that_no_workspace_names(world: World) -> None:
     """R77: a provider's key stays with the host, unless a workspace asks for that very variable."""
     config, _ = world.config()
