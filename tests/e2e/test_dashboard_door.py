@@ -82,6 +82,8 @@ async def test_every_page_needs_a_key_and_the_login_none(tmp_path: Path) -> None
         client.headers["Origin"] = door.base_url
         answer = await client.post("/login", data={"key": "rk_" + "x" * 43, "token": token})
         assert answer.status_code == 401
+        assert "no key of this host" in answer.text
+        assert "Bearer" not in answer.text
         assert "set-cookie" not in answer.headers
 
 
@@ -138,7 +140,9 @@ async def test_run_page_tells_stages_checks_patch_and_bill(tmp_path: Path) -> No
         ):
             assert words in page, words
         assert "data-events" not in page, "an ended run has nothing to follow"
-        assert run_id in (await client.get("/")).text
+        listed = (await client.get("/")).text
+        assert run_id in listed
+        assert 'class="ask" href="/runs/' in listed
         assert (await client.get("/?show=failed")).text.count(run_id) == 0
         assert (await client.get("/?show=nonsense")).status_code == 422
         assert run_id in (await client.get("/sessions")).text

@@ -23,6 +23,7 @@ from remit.api.dashboard._view import View
 from remit.errors import MethodNotAllowed, NotFound, RemitError, Unauthenticated
 
 _FORMS: Final = re.compile(r"/(?:login|logout|runs/[A-Za-z0-9_-]{1,128}/(?:cancel|deliver|discard))")
+_NO_KEY: Final = "This is no key of this host, or one that was revoked or has expired."
 Page: TypeAlias = Callable[[View], Awaitable[Response | AsgiApp]]
 
 
@@ -101,6 +102,8 @@ class Dashboard:
         try:
             identity = await self._visitors.identify_key(key, origin=origin_of(request.scope))
             identity.require("read")
+        except Unauthenticated as error:
+            return self._login_page(request, _NO_KEY, error.status)
         except RemitError as error:
             return self._login_page(request, error.message, error.status)
         response = RedirectResponse("/", 303)
