@@ -588,6 +588,29 @@ async def test_runs_side_by_side_do_not_mix() -> None:
         await check_invariants(world, view.id)
 
 
+async def test_a_run_that_is_still_being_stopped_holds_up_nobody() -> None:
+    """S50: another run of the same workspace starts and completes while a cancelled one isn't ended yet."""
+    node, stopping = FakeNode(TREE), asyncio.Event()
+    node.gates["cancel"] = stopping
+    async with run_world(node=node) as world:
+        world.pool = FakePool(PoolReply(text=PLAN), PoolReply(calls=[BLOCK], finish="tool_calls"))
+        blocked = await world.admit()
+        first = next(iter(world.controls))
+        async with asyncio.TaskGroup() as group:
+            driving = group.create_task(world.supervise(blocked))
+            await node.blocked.wait()
+            assert world.cancel(first)
+            world.pool = FakePool(*good_replies())
+            peer = await world.drive()
+            assert peer.status is RunStatus.COMPLETED
+            assert not driving.done(), "its tool call was still blocked"
+            stopping.set()
+            view = await driving
+        assert view.status is RunStatus.CANCELLED
+        await check_invariants(world, peer.id)
+        await check_invariants(world, view.id)
+
+
 async def test_an_operator_who_stops_a_stage_ends_the_run() -> None:
     """A stage that is cancelled by its work id ends the run cancelled, code operator."""
     async with run_world(PoolReply(text=PLAN), PoolReply(calls=[BLOCK], finish="tool_calls")) as world:
