@@ -42,6 +42,8 @@ class Caller:
     """The key's id, put on record with each run; None: the owner of the machine, in this process."""
     origin: str | None = None
     """The address that it asks from; None: not over the network."""
+    ask: str | None = None
+    """What a repetition of this very call has in common with it; None: its door knows none."""
     max_running: int | None = None
     """Runs of its key that go on at once; more of them wait. None: no bound of its own."""
     max_queued: int | None = None

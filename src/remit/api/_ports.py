@@ -26,6 +26,10 @@ class ServedStore(RunStore, Protocol):
         """The attempts of a tenant's runs that started in `[start, end)`."""
         ...
 
+    async def find_asked(self, ask: str, *, tenant: str, since: datetime) -> StoredRun | None:
+        """The newest run that a call of a door asked for since a moment, or None."""
+        ...
+
     async def list_sessions(
         self, *, tenant: str, after: str | None = None, limit: int = 50
     ) -> tuple[tuple[SessionRow, ...], str | None]:

@@ -25,6 +25,8 @@ class RunQueued(Model):
     """Characters of the prompt that can't be stored and became U+FFFD."""
     key_id: str | None = None
     """The key that it was asked with; None: none was needed."""
+    ask: str | None = None
+    """What a repetition of the call that asked for it has in common with it; None: its door knows none."""
 
 
 class RunPrepared(Model):

@@ -43,6 +43,8 @@ class Submission:
     text_replaced: int = 0
     key_id: str | None = None
     """The key that it was asked with."""
+    ask: str | None = None
+    """What a repetition of the call has in common with it, where its door knows repetitions."""
     audit: tuple[AuditFact, ...] = ()
     """What of it goes on the audit record, if it is admitted."""
 

@@ -210,6 +210,7 @@ class Starter:
             key_id=caller.key_id,
             idempotency_key=idempotency_key,
             text_replaced=admitted.text_replaced,
+            ask=caller.ask,
             audit=audit_of_admission(admitted, caller),
         )
 

@@ -11,7 +11,8 @@ from remit.contract import AttemptEnded, AttemptStarted
 from remit.errors import InvalidRequest
 from remit.events import upcast_data
 from remit.primitives import clean_text, format_time, parse_time
-from remit.runs import AttemptRow, BilledAttempt, SessionRow
+from remit.runs import AttemptRow, BilledAttempt, SessionRow, StoredRun
+from remit.storage._queries import load_run
 from remit.storage._schema import UNFINISHED
 from remit.storage._texts import load_own
 
@@ -26,6 +27,12 @@ JOIN events s ON s.run = a.run AND s.seq = a.started_seq
 LEFT JOIN events f ON f.run = a.run AND f.seq = a.ended_seq
 WHERE r.tenant = :tenant AND (:start IS NULL OR s.at >= :start) AND (:end IS NULL OR s.at < :end)
 ORDER BY r.key, a.started_seq
+"""
+
+_ASKED: Final = """
+SELECT r.key FROM runs r JOIN events q ON q.run = r.key AND q.seq = 1
+WHERE r.tenant = :tenant AND r.created_at >= :since AND json_extract(q.data, '$.ask') = :ask
+ORDER BY r.key DESC LIMIT 1
 """
 
 _SPENT: Final = """
@@ -83,6 +90,13 @@ def _billed(row: Sequence[Any]) -> BilledAttempt:
         ended_at=None if ended_at is None else parse_time(ended_at),
     )
     return BilledAttempt(attempt=attempt, session_id=session_id, binding=binding, key_id=key_id)
+
+
+def find_asked(connection: sqlite3.Connection, ask: str, *, tenant: str, since: datetime) -> StoredRun | None:
+    """The newest run that this call asked for since a moment; None: it asked for none."""
+    values = {"ask": ask, "tenant": tenant, "since": format_time(since)}
+    row = connection.execute(_ASKED, values).fetchone()
+    return None if row is None else load_run(connection, row[0])
 
 
 def read_spent(connection: sqlite3.Connection, *, tenant: str, key_id: str | None) -> dict[str, int]:

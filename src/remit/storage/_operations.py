@@ -149,6 +149,7 @@ class Submit:
             fingerprint=submission.fingerprint,
             text_replaced=submission.text_replaced + replaced,
             key_id=submission.key_id,
+            ask=submission.ask,
         )
         fact = write_down(
             NewEvent(type="run.queued", payload=queued, work_id=run.id),

@@ -36,7 +36,7 @@ from remit.storage._folder import DataFolder
 from remit.storage._held import RunRef
 from remit.storage._hooks import CommitHook
 from remit.storage._keys import AddKey, RevokeKey, find_key, list_keys
-from remit.storage._listings import find_session, list_sessions, read_ledger, read_spent
+from remit.storage._listings import find_asked, find_session, list_sessions, read_ledger, read_spent
 from remit.storage._opening import StoreSettings, open_database
 from remit.storage._operations import Append, Claim, Log, Submit
 from remit.storage._readers import Readers, settled
@@ -258,6 +258,10 @@ class SqliteStore:
         """The attempts of a tenant's runs that started in `[start, end)`, in order of admission and start."""
         query = partial(read_ledger, tenant=clean_text(tenant)[0], start=start, end=end)
         return await self._readers.run(query)
+
+    async def find_asked(self, ask: str, *, tenant: str, since: datetime) -> StoredRun | None:
+        """The newest run that a door's call asked for since a moment, whichever host it asked; or None."""
+        return await self._readers.run(partial(find_asked, ask=ask, tenant=tenant, since=since))
 
     async def list_sessions(
         self, *, tenant: str, after: str | None = None, limit: int = 50

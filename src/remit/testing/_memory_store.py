@@ -150,6 +150,7 @@ class MemoryStore:
             fingerprint=submission.fingerprint,
             text_replaced=submission.text_replaced + replaced,
             key_id=submission.key_id,
+            ask=submission.ask,
         )
         run = _Run(
             tenant=submission.tenant,

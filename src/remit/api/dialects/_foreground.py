@@ -14,6 +14,8 @@ from remit.contract import RunStatus, RunView
 from remit.runs import StoredRun
 
 _JOINED_FOR: Final = timedelta(minutes=10)
+_STARTED_WITHIN: Final = timedelta(hours=24)
+"""How far back a run is looked for that completed just now: longer ones are rare, and only run again."""
 _REMEMBERED: Final = 10_000
 
 
@@ -51,7 +53,7 @@ class Foreground:
         """
         asked = self._asked.get(ask)
         if asked is None:
-            return None
+            return await self._find_of_earlier_host(ask, tenant)
         stored = await self._host.store.find_run(asked.run_id, tenant=tenant)
         if stored is None:
             return None
@@ -59,6 +61,15 @@ class Foreground:
         if view.status is RunStatus.COMPLETED and view.ended_at is not None:
             return stored if self._host.clock.now() - view.ended_at <= _JOINED_FOR else None
         return None if view.status.ended or view.cancel_requested or asked.hung_up else stored
+
+    async def _find_of_earlier_host(self, ask: str, tenant: str) -> StoredRun | None:
+        """The same after a restart: what went on then has ended, so only what completed can be joined."""
+        now = self._host.clock.now()
+        stored = await self._host.store.find_asked(ask, tenant=tenant, since=now - _STARTED_WITHIN)
+        if stored is None or stored.view.status is not RunStatus.COMPLETED:
+            return None
+        ended = stored.view.ended_at
+        return stored if ended is not None and now - ended <= _JOINED_FOR else None
 
     def remember(self, ask: str, run_id: str) -> None:
         """This call has led to that run."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Final, cast
 
@@ -89,7 +89,9 @@ async def start_run(call: DoorCall, wish: Wish) -> Attended:
         if joinable is not None:
             return Attended(run=joinable.view, binding=binding, joined=True)
     started = await call.host.start(
-        parsed, caller=call.identity.caller, idempotency_key=read_idempotency_key(call.headers)
+        parsed,
+        caller=replace(call.identity.caller, ask=call.ask),
+        idempotency_key=read_idempotency_key(call.headers),
     )
     call.foreground.remember(call.ask, started.run.view.id)
     return Attended(run=started.run.view, binding=binding, joined=not started.created)

@@ -1,0 +1,49 @@
+"""What a client library repeats after its host was started anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from door_kit import DoorWorld
+
+RETRY = {"x-stainless-retry-count": "1"}
+MESSAGE: list[dict[str, str]] = [{"role": "user", "content": "What is it?"}]
+CALLS: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": {"model": "answer", "messages": MESSAGE},
+    "/v1/responses": {"model": "answer", "input": "What is it?"},
+    "/v1/messages": {"model": "answer", "max_tokens": 100, "messages": MESSAGE},
+}
+
+
+@pytest.mark.parametrize("path", CALLS)
+async def test_repeated_call_joins_the_run_of_the_host_before(tmp_path: Path, path: str) -> None:
+    """R63: an answer that was lost with its host isn't paid for twice; any other call starts its own."""
+    world = DoorWorld(
+        home=tmp_path,
+        replies=({"stage": "work", "text": "It."},),
+        bindings={"answer": {"profile": "answer"}},
+    )
+    body = CALLS[path]
+    async with world.open() as door:
+        secret = await door.add_key("caller")
+        async with door.client(secret) as client:
+            first = await client.post(path, json=body)
+            assert first.status_code == 200
+            run_id = first.headers["x-remit-run-id"]
+    async with world.open(key_name="again") as door, door.client(secret) as client, door.client() as other:
+        joined = await client.post(path, json=body, headers=RETRY)
+        assert (joined.status_code, joined.headers["x-remit-run-id"]) == (200, run_id)
+        assert joined.json() == first.json()
+        for asking, sent, headers in (
+            (client, body, {}),
+            (client, {**body, "temperature": 1}, RETRY),
+            (other, body, RETRY),
+        ):
+            own = await asking.post(path, json=sent, headers=headers)
+            assert (own.status_code, own.headers["x-remit-run-id"] == run_id) == (200, False)
+        newest = await client.post(path, json=body, headers=RETRY)
+        assert newest.headers["x-remit-run-id"] != run_id
+        assert len((await client.get("/api/v1/runs")).json()["data"]) == 4
