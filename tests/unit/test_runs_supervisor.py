@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from remit.admission import Binding
-from remit.contract import NodeFailure, RunStatus
+from remit.contract import ArtifactRequest, NodeFailure, RunStatus
 from remit.errors import ProviderError
 from remit.events import TERMINAL_TYPES, Event
 from remit.runs import RunTimes, fold_event
@@ -135,6 +135,16 @@ async def test_plan_work_review_deliver() -> None:
         assert plan is not None
         assert view.id in plan.text
         assert "Change a.txt." in plan.text
+
+
+async def test_the_plan_is_given_to_the_node() -> None:
+    """S37: once, under the run's id, named as what it is, and with the text of the plan."""
+    async with run_world(*good_replies()) as world:
+        view = await world.drive()
+        sent = [one for one in world.node.requests if isinstance(one, ArtifactRequest)]
+        assert [(one.run_id, one.name) for one in sent] == [(view.id, "plan")]
+        assert "Change a.txt." in sent[0].text
+        assert view.id in sent[0].text
 
 
 async def test_few_durable_steps() -> None:
