@@ -157,7 +157,11 @@ async def test_cancel_from_the_page_stops_the_run_and_shows_the_receipt(tmp_path
             run_id = (await api.post("/api/v1/runs", json={"binding": "reviewed", "prompt": "x"})).json()[
                 "id"
             ]
-        page = (await client.get(f"/runs/{run_id}")).text
+        async with asyncio.timeout(60):
+            while ">pid " not in (page := (await client.get(f"/runs/{run_id}")).text):
+                await asyncio.sleep(0.05)
+        assert re.search(r">pid [0-9 ]+<", page), "the live work goes down to the process"
+        assert re.search(r">pid [0-9 ]+<", (await client.get("/work")).text)
         assert f'data-events="/runs/{run_id}/live' in page
         form = {"token": _token(page), "reason": "enough"}
         answer = await client.post(f"/runs/{run_id}/cancel", data=form)

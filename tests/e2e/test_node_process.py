@@ -85,7 +85,11 @@ async def test_a_run_and_then_its_node_dies_in_the_next_one(
         world.fake.script(*route_by_stage(plan=[planned()], work=[MEND, shell(DAEMONS.format(nonce=word))]))
         run = await host.start(world.request())
         await until(lambda: len(processes_with(word)) >= 3)
+        (call,) = await host.local_node.running_calls()
+        assert len(call.pids) >= 3
+        assert set(call.pids) <= set(processes_with(word)), "it says over the socket what runs"
         os.kill(first_pid, signal.SIGKILL)
+        assert await host.local_node.running_calls() == ()
         lost = await Ended.of(host, run)
 
         assert lost.ending == ("failed", "workspace", "lost")

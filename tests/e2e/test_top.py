@@ -7,10 +7,11 @@ import json
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from door_kit import PLAN, SLEEP, DoorWorld
+from door_kit import PLAN, SLEEP, Door, DoorWorld
 from remit.cli._screen import Glyphs
 from remit.cli._top_picture import HostPicture, cut, top_lines
 from remit.contract import Limits, RunStatus, RunView
@@ -49,7 +50,15 @@ def test_the_picture_goes_down_to_the_call() -> None:
         url="http://127.0.0.1:7433",
         at=datetime(2026, 11, 30, 12, 0, 5, tzinfo=UTC),
         host=HOST,
-        nodes=[{"id": "local", "state": "ready", "pid": 7, "workspaces": ["app"]}],
+        nodes=[
+            {
+                "id": "local",
+                "state": "ready",
+                "pid": 7,
+                "workspaces": ["app"],
+                "calls": [{"work_id": "run_1.work-1.t1", "pids": [11, 12]}],
+            }
+        ],
         runs=(_run("run_1", RunStatus.WORKING), _run("run_2", RunStatus.QUEUED)),
         costs={"run_1": 0.0123, "run_2": 0.0},
         work=[
@@ -63,6 +72,7 @@ def test_the_picture_goes_down_to_the_call() -> None:
     assert lines[2] == "● run_1 working · reviewed · 5.0 s · $0.0123"
     assert lines[3] == "└─ stage work-1  1.2 s  run_1.work-1"
     assert lines[4].startswith("   └─ tool run_shell: sleep 60")
+    assert "  pid 11 12  1.2 s" in lines[4]
     assert lines[5].startswith("· run_2 queued")
     assert lines[6:] == ["other work of the host", "└─ event delivery webhook of run_0  1.2 s  msg_1"]
     assert not any("\n" in line or "\x1b" in line for line in lines)
@@ -96,10 +106,46 @@ async def test_a_pipe_gets_one_picture(tmp_path: Path) -> None:
         assert f"{run['id']} working" in out
         assert "stage work-1" in out
         assert "tool run_shell" in out
+        call = await call_with_processes(door)
+        code, out, _ = await _top(door.base_url, door.secret, world)
+        assert f"tool run_shell  pid {' '.join(map(str, call['pids']))}" in out
         code, out, _ = await _top(door.base_url, door.secret, world, "--once", "--json")
         said = json.loads(out)
         assert [one["id"] for one in said["runs"]] == [run["id"]]
         assert said["host"]["running"] == 1
+        await http.post(f"/api/v1/runs/{run['id']}/cancel")
+
+
+async def call_with_processes(door: Door) -> dict[str, Any]:
+    """The one tool call that has processes, as soon as there is one whose command has begun."""
+    async with door.client() as http, asyncio.timeout(60):
+        while True:
+            (node,) = (await http.get("/api/v1/nodes", params={"calls": "1"})).json()["data"]
+            for call in node["calls"]:
+                if any(_begun(pid) for pid in call["pids"]):
+                    return call
+            await asyncio.sleep(0.05)
+
+
+def _begun(pid: int) -> bool:
+    """Whether this is the call's own command, which sleeps."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sleep\0")
+    except OSError:
+        return False
+
+
+async def test_only_the_own_tenants_processes_are_told(tmp_path: Path) -> None:
+    """R78: another tenant's key sees no process of this one's, and nobody sees any who doesn't ask."""
+    world = DoorWorld(home=tmp_path, replies=(PLAN, SLEEP))
+    async with world.open() as door, door.client() as http:
+        run = (await http.post("/api/v1/runs", json={"binding": "reviewed", "prompt": "x"})).json()
+        call = await call_with_processes(door)
+        assert call["work_id"].startswith(f"{run['id']}.work-1.")
+        assert (await http.get("/api/v1/nodes")).json()["data"][0]["calls"] is None
+        other = await door.add_key("other", tenant="other")
+        async with door.client(other) as theirs:
+            assert (await theirs.get("/api/v1/nodes", params={"calls": "1"})).json()["data"][0]["calls"] == []
         await http.post(f"/api/v1/runs/{run['id']}/cancel")
 
 

@@ -31,6 +31,13 @@ from remit.primitives import clean_text, usd_from_micros
 from remit.runs import SessionRow
 
 
+class NodesQuery(Model):
+    """How closely."""
+
+    calls: bool = False
+    """Which tool calls have processes now, and which; each node is asked."""
+
+
 class SessionsQuery(Model):
     """Which page."""
 
@@ -126,7 +133,11 @@ async def _workspaces(call: Call) -> Answer:
 
 
 async def _nodes(call: Call) -> Answer:
+    query = call.query
+    assert isinstance(query, NodesQuery), "as the table says"
     may_see_all = "admin" in call.identity.key.scopes
+    running = await call.host.running_calls(tenant=call.tenant) if query.calls else None
+    calls = None if running is None else [{"work_id": id_, "pids": pids} for id_, pids in running.items()]
     data = tuple(
         NodeView.model_validate(
             {
@@ -138,6 +149,7 @@ async def _nodes(call: Call) -> Answer:
                 "sandbox": node.sandbox,
                 "isolation": node.isolation,
                 "workspaces": node.workspaces,
+                "calls": calls,
             }
         )
         for node in call.host.nodes()
@@ -226,9 +238,10 @@ OPERATIONS = (
         id="list_nodes",
         method="GET",
         path="/api/v1/nodes",
-        summary="The nodes that the host knows.",
+        summary="The nodes that the host knows; `?calls=1` with the processes of tool calls.",
         handle=_nodes,
         scope="read",
+        query=NodesQuery,
         says={200: Says(text="The nodes.", shape=NodePage)},
     ),
     Operation(

@@ -274,6 +274,10 @@ class ServedHost(Protocol):
         """A run's live work, by work id beyond the cursor."""
         ...
 
+    async def running_calls(self, *, tenant: str) -> Mapping[str, tuple[int, ...]]:
+        """The processes of a tenant's tool calls, by work id; asks each node."""
+        ...
+
     def all_work(self, *, tenant: str) -> tuple[WorkRow, ...]:
         """The live work of a tenant."""
         ...

@@ -358,6 +358,16 @@ class NodeView(Model):
     sandbox: str | None
     isolation: str | None
     workspaces: tuple[str, ...]
+    calls: tuple[CallProcesses, ...] | None = None
+    """The tenant's tool calls that have processes now; None: it wasn't asked for."""
+
+
+class CallProcesses(Model):
+    """A tool call's processes."""
+
+    work_id: str
+    pids: tuple[int, ...]
+    """On the node's machine."""
 
 
 class NodePage(Page):

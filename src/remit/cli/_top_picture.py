@@ -43,15 +43,16 @@ def top_lines(picture: HostPicture, glyphs: Glyphs) -> Iterator[Text]:
     if not picture.runs:
         yield Text("no run goes on", "dim")
     below = {root["work_id"]: root for root in picture.work}
+    pids = {call["work_id"]: call["pids"] for node in picture.nodes for call in node["calls"] or ()}
     for run in picture.runs:
         yield _run(run, picture, glyphs)
         root = below.pop(run.id, None)
         if root is not None:
-            yield from _children(root["children"], glyphs, "")
+            yield from _children(root["children"], glyphs, "", pids)
     others = [root for root in below.values() if root["kind"] != "run"]
     if others:
         yield Text("other work of the host", "bold")
-        yield from _children(others, glyphs, "")
+        yield from _children(others, glyphs, "", pids)
 
 
 def _head(picture: HostPicture, glyphs: Glyphs) -> Text:
@@ -88,19 +89,24 @@ def _run(run: RunView, picture: HostPicture, glyphs: Glyphs) -> Text:
     )
 
 
-def _children(nodes: Sequence[Mapping[str, Any]], glyphs: Glyphs, rail: str) -> Iterator[Text]:
+def _children(
+    nodes: Sequence[Mapping[str, Any]], glyphs: Glyphs, rail: str, pids: Mapping[str, Sequence[int]]
+) -> Iterator[Text]:
     for number, node in enumerate(nodes):
         is_last = number == len(nodes) - 1
         elapsed = "" if node["elapsed_ms"] is None else f"  {duration(node['elapsed_ms'])}"
         state = "" if node["status"] == "running" else f"  {node['status']}"
         label = one_line(str(node["label"]), width=_LABEL_COLUMNS)
+        running = pids.get(node["work_id"], ())
+        processes = f"  pid {' '.join(map(str, running))}" if running else ""
         yield Text.assemble(
             (rail + (glyphs.last if is_last else glyphs.branch), "dim"),
             (str(node["kind"]).replace("_", " "), "cyan"),
             f" {label}",
+            (processes, "yellow"),
             (f"{elapsed}{state}  {one_line(str(node['work_id']), width=80)}", "dim"),
         )
-        yield from _children(node["children"], glyphs, rail + (glyphs.blank if is_last else glyphs.bar))
+        yield from _children(node["children"], glyphs, rail + (glyphs.blank if is_last else glyphs.bar), pids)
 
 
 def cut(lines: Sequence[Text], *, most: int) -> list[Text]:

@@ -53,7 +53,7 @@ def read_picture(client: Client, url: str) -> HostPicture:
         url=url,
         at=SystemClock().now(),
         host=client.read("host"),
-        nodes=client.read("nodes")["data"],
+        nodes=client.read("nodes", calls="1")["data"],
         runs=tuple(reversed(runs)),
         costs={run.id: _cost_of(client, run) for run in runs[-_MOST_COSTS:]},
         work=client.read("work", tree="1")["data"],

@@ -36,6 +36,7 @@ from remit.runs import (
     despite_cancel,
     id_of_name,
     name_in_host,
+    name_outside,
     split_request,
     tell_run,
     with_position,
@@ -146,6 +147,20 @@ class HostDoor:
                 workspaces=tuple(sorted(self.workspaces)),
             ),
         )
+
+    async def running_calls(self, *, tenant: str) -> Mapping[str, tuple[int, ...]]:
+        """The processes of a tenant's tool calls, on the node, by work id."""
+        outside = {
+            name_outside(tenant, row.work_id): row.work_id
+            for row in self.all_work(tenant=tenant)
+            if row.kind == WorkKind.RUN
+        }
+        calls = await self._host.local_node.running_calls()
+        return {
+            f"{outside[call.run_id]}.{call.stage_id}.{call.tool_call_id}": call.pids
+            for call in calls
+            if call.run_id in outside
+        }
 
     # ---- runs
 

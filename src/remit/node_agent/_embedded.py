@@ -20,7 +20,7 @@ from remit.node_agent import node_folder
 from remit.node_agent._look import NodeLook
 from remit.node_agent._states import NodeState
 from remit.primitives import Clock, Ids
-from remit.workspaces import KeepLimits, McpServer, NodeService, WorkspaceSettings
+from remit.workspaces import KeepLimits, McpServer, NodeService, RunningCall, WorkspaceSettings
 
 __all__ = ["EmbeddedNode"]
 
@@ -129,6 +129,10 @@ class EmbeddedNode:
         """
         keeper = await self.service.get_keeper()
         return NodeLook(pid=os.getpid(), keeper_pid=keeper.pid, probe=keeper.probe)
+
+    async def running_calls(self) -> tuple[RunningCall, ...]:
+        """The tool calls that have processes now."""
+        return () if self._service is None else await self._service.running_calls()
 
     async def handle(self, request: NodeRequest) -> NodeResponse:
         """Answer one request of the host."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from remit.node_agent._states import NodeState
-from remit.workspaces import Probe
+from remit.workspaces import Probe, RunningCall
 
 __all__ = ["LocalNode", "NodeLook"]
 
@@ -42,4 +42,8 @@ class LocalNode(Protocol):
             NodeError: The node can't say.
             SandboxUnavailable: This system can't hold checkouts.
         """
+        ...
+
+    async def running_calls(self) -> tuple[RunningCall, ...]:
+        """The tool calls that have processes now; none while there is no node."""
         ...

@@ -14,9 +14,11 @@ from remit.node_agent._child import NodeChild
 from remit.node_agent._look import NodeLook
 from remit.node_agent._states import NodeState, NodeTrigger, next_node_state
 from remit.nodes.wire import (
+    CallsListed,
     Drain,
     Drained,
     KeeperStarted,
+    ListCalls,
     Look,
     Looked,
     NodeMessage,
@@ -28,6 +30,7 @@ from remit.nodes.wire import (
     Wire,
 )
 from remit.primitives import Clock
+from remit.workspaces import RunningCall
 
 __all__ = ["NodeProcess", "NodeTimes"]
 
@@ -156,6 +159,14 @@ class NodeProcess:
         if isinstance(answer, Looked) and self.pid is not None:
             return NodeLook(pid=self.pid, keeper_pid=answer.keeper_pid, probe=answer.probe)
         raise _refusal(answer)
+
+    async def running_calls(self) -> tuple[RunningCall, ...]:
+        """The tool calls that have processes now; none while there is no node."""
+        try:
+            answer = await self.link.control(ListCalls())
+        except NodeError:
+            return ()
+        return answer.calls if isinstance(answer, CallsListed) else ()
 
     def _note(self, said: NodeMessage) -> None:
         if isinstance(said, KeeperStarted) and self._child is not None:

@@ -21,6 +21,7 @@ from remit.node_agent._setup import node_of
 from remit.nodes.wire import (
     UNASKED,
     Answering,
+    CallsListed,
     Drained,
     KeeperStarted,
     Looked,
@@ -125,7 +126,10 @@ async def _answer(wire: Wire, node: EmbeddedNode, number: int) -> int:
         found = await node.look()
         return Looked(keeper_pid=found.keeper_pid, probe=found.probe)
 
-    async with Answering(wire, node, look=look) as answering:
+    async def list_calls() -> CallsListed:
+        return CallsListed(calls=await node.running_calls())
+
+    async with Answering(wire, node, look=look, list_calls=list_calls) as answering:
         drained = await answering.run(ready_for=number)
         if drained is None:
             asyncio.get_running_loop().call_later(_LAST_S, os._exit, _EXIT_ABANDONED)

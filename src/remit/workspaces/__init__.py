@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from remit.workspaces._sandbox import check_root
     from remit.workspaces._secrets import read_secrets
     from remit.workspaces._service import NodeService
+    from remit.workspaces._service_running import RunningCall
     from remit.workspaces._settings import DEFAULT_PROTECTED, CommandDefinition, Mount, WorkspaceSettings
     from remit.workspaces._setups_kept import SetupsKept, setups_kept
     from remit.workspaces._shelf import Toolchain, Toolchains
@@ -68,6 +69,7 @@ _HOMES = {
     "NodeService": "_service",
     "Outcome": "_delivery",
     "Probe": "_probe",
+    "RunningCall": "_service_running",
     "Receipts": "_receipts",
     "Recovered": "_delivery",
     "SandboxUnavailable": "_failures",
@@ -132,6 +134,7 @@ __all__ = [
     "Probe",
     "Receipts",
     "Recovered",
+    "RunningCall",
     "SandboxUnavailable",
     "SandboxWanted",
     "SetupsKept",

@@ -137,6 +137,15 @@ class Checkout:
             return (Stopped(call_id=call_id, label=call_id, how="already_ended", ms=0, pids=()),)
         return stopped
 
+    async def pids(self) -> Mapping[str, tuple[int, ...]]:
+        """What runs here now: the processes of each command, by its call id.
+
+        Raises:
+            KeeperLost: the checkout is gone, and with it everything that ran.
+        """
+        answer = await self._link.ask("pids", {})
+        return {call_id: tuple(pids) for call_id, pids in answer.items()}
+
     async def close(self, *, keep: bool = False) -> tuple[str, ...]:
         """Ends what still runs, unmounts, and removes the checkout's folder or, with `keep`, leaves its tree.
 

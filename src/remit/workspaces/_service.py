@@ -42,6 +42,7 @@ from remit.workspaces._service_looking import snapshot_run
 from remit.workspaces._service_opening import open_run
 from remit.workspaces._service_parts import NodeParts
 from remit.workspaces._service_preparing import prepare_run
+from remit.workspaces._service_running import RunningCall, find_running
 from remit.workspaces._service_runs import Interrupted, stop_all
 from remit.workspaces._settings import WorkspaceSettings
 from remit.workspaces._sweeping import sweep_node
@@ -163,6 +164,10 @@ class NodeService:
             KeeperLost: It doesn't come up.
         """
         return await self._parts.get_keeper()
+
+    async def running_calls(self) -> tuple[RunningCall, ...]:
+        """The tool calls that have processes now."""
+        return await find_running(list(self._parts.runs.values()))
 
     async def sweep(self) -> None:
         """Remove what nobody needs any more: at the start and, in a node that lives long, now and then."""

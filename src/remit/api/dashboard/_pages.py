@@ -89,7 +89,8 @@ async def work(view: View) -> Response:
         stored = await view.host.store.find_run(run_id, tenant=view.tenant)
         if stored is not None:
             asked[run_id] = first_line(stored.request.prompt)
-    return view.page("work.html", tree=nest(rows), count=len(rows), asked=asked)
+    pids = await view.host.running_calls(tenant=view.tenant)
+    return view.page("work.html", tree=nest(rows), count=len(rows), asked=asked, pids=pids)
 
 
 async def usage(view: View) -> Response:

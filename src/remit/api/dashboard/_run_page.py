@@ -74,6 +74,7 @@ async def _values(view: View, stored: StoredRun, story: Story) -> dict[str, Any]
         "checks": run.checks or tuple(story.checks),
         "prepared_notes": story.prepared_notes,
         "tree": () if run.status.ended else nest(_live_work(view, run)),
+        "pids": {} if run.status.ended else await view.host.running_calls(tenant=tenant),
         "diff": None if patch is None else _diff(patch.text),
         "usage": usage,
         "stage_costs": sorted(usage.by_stage.items(), key=_in_order),

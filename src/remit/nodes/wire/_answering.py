@@ -18,8 +18,10 @@ from remit.nodes.wire._messages import (
     UNASKED,
     Answer,
     Ask,
+    CallsListed,
     Drain,
     HostMessage,
+    ListCalls,
     Look,
     Looked,
     NodeSetup,
@@ -40,6 +42,10 @@ _BEGINS: Final = frozenset({"prepare", "open"})
 """What a node that drains takes no more."""
 
 
+async def _nothing_runs() -> CallsListed:
+    return CallsListed(calls=())
+
+
 async def _nothing_to_see() -> Looked:
     raise NodeError("this node can't be looked at", reason="unavailable")
 
@@ -54,6 +60,7 @@ class Answering:
         handler: What answers.
         node_id: The node's.
         look: Finds out what the machine allows.
+        list_calls: Finds the tool calls that have processes now.
     """
 
     def __init__(
@@ -63,11 +70,13 @@ class Answering:
         *,
         node_id: str = "local",
         look: Callable[[], Awaitable[Looked]] = _nothing_to_see,
+        list_calls: Callable[[], Awaitable[CallsListed]] = _nothing_runs,
     ) -> None:
         self._wire = wire
         self._handler = handler
         self._node_id = node_id
         self._look = look
+        self._list_calls = list_calls
         self._group: asyncio.TaskGroup | None = None
         self._going_on: set[asyncio.Task[None]] = set()
         self._drain: asyncio.Future[int] | None = None
@@ -139,7 +148,9 @@ class Answering:
             case Ping():
                 self._say(number, Pong())
             case Look():
-                self._start(self._look_around(number), "node look")
+                self._start(self._find_out(number, self._look), "node look")
+            case ListCalls():
+                self._start(self._find_out(number, self._list_calls), "node list_calls")
             case Drain():
                 self._is_draining = True
                 self._start(self._wait_for_an_end(number, asked.within_ms / 1000), "node drain")
@@ -163,9 +174,9 @@ class Answering:
             response = await answer_of(self._handler, request, node_id=self._node_id)
         self._say(number, Answer(response=response))
 
-    async def _look_around(self, number: int) -> None:
+    async def _find_out(self, number: int, find: Callable[[], Awaitable[Looked | CallsListed]]) -> None:
         try:
-            self._say(number, await self._look())
+            self._say(number, await find())
         except RemitError as error:
             self._say(number, Unable(message=error.message))
 

@@ -12,16 +12,18 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from remit.contract import Model, NodeRequest, NodeResponse
 from remit.errors import NodeError
-from remit.workspaces import KeepLimits, McpServer, Probe, WorkspaceSettings
+from remit.workspaces import KeepLimits, McpServer, Probe, RunningCall, WorkspaceSettings
 
 __all__ = [
     "UNASKED",
     "Answer",
     "Ask",
+    "CallsListed",
     "Drain",
     "Drained",
     "HostMessage",
     "KeeperStarted",
+    "ListCalls",
     "Look",
     "Looked",
     "NodeMessage",
@@ -84,6 +86,12 @@ class Look(_Message):
     kind: Literal["look"] = "look"
 
 
+class ListCalls(_Message):
+    """Which tool calls have processes now."""
+
+    kind: Literal["list_calls"] = "list_calls"
+
+
 class Drain(_Message):
     """Take no new run, let what goes on end, put everything away, and end."""
 
@@ -92,7 +100,7 @@ class Drain(_Message):
     """What still goes on then is stopped."""
 
 
-HostMessage = Annotated[NodeSetup | Ask | Ping | Look | Drain, Field(discriminator="kind")]
+HostMessage = Annotated[NodeSetup | Ask | Ping | Look | ListCalls | Drain, Field(discriminator="kind")]
 
 # ---- from the node
 
@@ -125,6 +133,13 @@ class Looked(_Message):
     probe: Probe
 
 
+class CallsListed(_Message):
+    """The tool calls that have processes now."""
+
+    kind: Literal["calls_listed"] = "calls_listed"
+    calls: tuple[RunningCall, ...]
+
+
 class KeeperStarted(_Message):
     """Unasked: the process that every process of a run hangs on. When it is gone, they are."""
 
@@ -147,7 +162,8 @@ class Unable(_Message):
 
 
 NodeMessage = Annotated[
-    Ready | Answer | Pong | Looked | KeeperStarted | Drained | Unable, Field(discriminator="kind")
+    Ready | Answer | Pong | Looked | CallsListed | KeeperStarted | Drained | Unable,
+    Field(discriminator="kind"),
 ]
 
 _FROM_HOST: TypeAdapter[HostMessage] = TypeAdapter(HostMessage)

@@ -15,9 +15,11 @@ from remit.nodes.wire._frames import Oversized, Record
 from remit.nodes.wire._messages import (
     Answer,
     Ask,
+    CallsListed,
     Drain,
     Drained,
     KeeperStarted,
+    ListCalls,
     Look,
     Looked,
     NodeMessage,
@@ -149,7 +151,7 @@ class SocketLink(AskingLink):
 
     # ---- questions about the node itself
 
-    async def control(self, message: NodeSetup | Ping | Look | Drain) -> NodeMessage:
+    async def control(self, message: NodeSetup | Ping | Look | ListCalls | Drain) -> NodeMessage:
         """Ask the node itself; `Unable` where it can't, or has gone.
 
         Raises:
@@ -195,7 +197,7 @@ class SocketLink(AskingLink):
             case Ready():
                 self._up.set()
                 self._settle(number, said)
-            case Pong() | Looked() | Drained():
+            case Pong() | Looked() | CallsListed() | Drained():
                 self._settle(number, said)
             case _:
                 assert_never(said)

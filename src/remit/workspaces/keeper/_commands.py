@@ -132,6 +132,10 @@ class Command:
             os.close(stream.handle)
             stream.handle = -1
 
+    def pids(self) -> tuple[int, ...]:
+        """Every process of it that runs now."""
+        return self._processes.pids()
+
     # ---- stopping
 
     def stop(self, *, grace_s: float, tell: Callable[[dict[str, Any]], None]) -> None:

@@ -110,6 +110,7 @@ class Session:
             "hear": self._hear,
             "call": self._call,
             "cancel_call": self._cancel_call,
+            "pids": self._pids,
             "stop": self._stop,
             "close": self._close,
         }
@@ -290,6 +291,9 @@ class Session:
 
     def _cancel_call(self, number: int, params: dict[str, Any]) -> None:
         self._answer(number, {"cancelled": self._workers.cancel(params["number"])})
+
+    def _pids(self, number: int, _: dict[str, Any]) -> None:
+        self._answer(number, {call_id: list(command.pids()) for call_id, command in self._commands.items()})
 
     def _stop(self, number: int, params: dict[str, Any]) -> None:
         wanted = params["call_id"]
