@@ -61,7 +61,9 @@ def test_the_first_signal_cancels_and_waits(
 
 def test_a_run_that_leaves_a_process_behind_ends(tmp_path: Path) -> None:
     """R12: the program ends with its result; what a tool had left running is stopped, and that is said."""
-    line = CommandLine.make(tmp_path, replies=(PLAN, FIX, shell("sleep 7031 & echo left"), DONE, PASS))
+    begun = '[ "$(cat /proc/$!/comm)" = sleep ]'  # until then it's a shell of the same words
+    leaving = f"sleep 7031 & until {begun}; do :; done; echo left"
+    line = CommandLine.make(tmp_path, replies=(PLAN, FIX, shell(leaving), DONE, PASS))
     code, _, said = finish(line.start("run", "fix it"))
     assert code == 0
     assert "left running and stopped: sleep 7031" in said

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from typing import Any, cast
 
-from rich.table import Table
+from rich.text import Text
 
 from remit.cli._keyring import with_store
 from remit.cli._screen import Results, console_on
@@ -27,22 +26,23 @@ def show_audit(*, tenant: str | None, limit: int, before: int | None, as_json: b
     if not found:
         say("nothing is on record yet")
         return 0
-    table = Table(box=None, pad_edge=False)
-    for column in ("id", "when", "tenant", "who", "from", "act", "what", "outcome", ""):
-        table.add_column(column, header_style="dim", overflow="fold")
+    console = console_on(sys.stdout)
     for entry in reversed(found):
-        table.add_row(*_cells(entry))
-    console_on(sys.stdout).print(table)
+        console.print(_line(entry), soft_wrap=True)
     return 0
 
 
-def _cells(entry: AuditEntry) -> Iterator[str]:
-    yield str(entry.id)
-    yield f"{entry.at:%Y-%m-%d %H:%M:%S}Z"
-    yield from (entry.tenant, entry.actor, entry.origin or "here", entry.action)
-    yield one_line(entry.subject, width=_LABEL_COLUMNS)
-    yield entry.outcome
-    yield one_line(_told(entry), width=_LABEL_COLUMNS)
+def _line(entry: AuditEntry) -> Text:
+    """An act in one line, however long: it's searched through more often than read."""
+    who = f"{entry.actor} ({entry.tenant}) from {entry.origin or 'here'}"
+    style = "" if entry.outcome == "done" else "red"
+    return Text.assemble(
+        (f"{entry.id:<5} {entry.at:%Y-%m-%d %H:%M:%S}Z  ", "dim"),
+        (f"{entry.action:<20} ", "bold"),
+        (f"{entry.outcome:<8} ", style),
+        f"{one_line(entry.subject, width=_LABEL_COLUMNS)}  by {one_line(who, width=_LABEL_COLUMNS)}",
+        (f"  {one_line(_told(entry), width=_LABEL_COLUMNS)}", "dim"),
+    )
 
 
 def _told(entry: AuditEntry) -> str:
