@@ -200,7 +200,7 @@ async def measure_streams(home: Path) -> list[tuple[str, float, float | None]]:
 def shown(figures: list[tuple[str, float, float | None]]) -> list[tuple[str, float, float | None]]:
     """The same figures, printed."""
     for name, value, budget in figures:
-        said = "" if budget is None else f"   budget {budget:g}{'' if value <= budget else '   PASSED'}"
+        said = "" if budget is None else f"   budget {budget:g}{'' if value <= budget else '   OVER'}"
         print(f"{name:40} {value:8.2f}{said}", flush=True)
     return figures
 

@@ -62,8 +62,12 @@ def run_server(options: ServeOptions) -> int:
         return asyncio.run(_Serving(config, certificate).run())
 
 
+_NEEDED = ("httptools", "jinja2", "pygments", "starlette", "uvicorn")
+"""What `remit.api` and its dashboard import; some of it may be there for another program's sake."""
+
+
 def _require_server() -> None:
-    if any(find_spec(name) is None for name in ("httptools", "starlette", "uvicorn")):
+    if any(find_spec(name) is None for name in _NEEDED):
         raise ConfigError("`remit serve` needs the server extra: pip install 'remit[server]'")
 
 
