@@ -190,3 +190,14 @@ async def test_wait_for_an_item_that_was_cancelled_with_its_parent_tells_how_it_
         ("tool", "kill", 3),
         ("stage", "closed", 3),
     ]
+
+
+def test_what_was_handed_up_to_a_parent_that_comes_later_is_reached() -> None:
+    """B5, R3: a session's last item goes; its child elsewhere hangs below its parent, when that comes."""
+    kit = Kit()
+    kit.add("middle", session="s2", parent="top")
+    kit.add("below", session="s1", parent="middle", parent_session="s2")
+    assert kit.registry.take("s2", "middle") is not None
+    kit.add("top", session="s2")
+    kit.registry.cancel("s2", "top")
+    assert kit.cancelled(session="s1") == {"below"}

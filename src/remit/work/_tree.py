@@ -167,5 +167,6 @@ class Tree:
                 self._link(kid, kid.parent)
 
     def _forget_if_empty(self, session_id: str, session: Session) -> None:
-        if not session.entries and not session.children:
-            self.sessions.pop(session_id, None)
+        # Not one that was made anew meanwhile, for what was handed up to a parent that isn't there yet.
+        if not session.entries and not session.children and self.sessions.get(session_id) is session:
+            del self.sessions[session_id]
