@@ -304,7 +304,7 @@ async def test_a_lost_link_and_the_next_node() -> None:
 
 async def _outcome(asked: object) -> object:
     try:
-        return await asked  # type: ignore[misc]
+        return await asked  # type: ignore[misc] - a future of any answer
     except NodeError as error:
         return error
 

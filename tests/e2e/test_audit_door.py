@@ -139,7 +139,7 @@ async def test_record_is_only_added_to_and_holds_no_secret(
         secret = await door.add_key("ci", max_cost_usd="5")
         async with door.client(secret) as client:
             await ended(client, unreviewed=True)
-        await door.host.store.revoke_key("ci")  # type: ignore[attr-defined]
+        await door.host.store.revoke_key("ci")  # type: ignore[attr-defined] - a SQLite store
         entries = await door.host.store.read_audit(tenant=None)
         assert [entry.action for entry in entries[:2]] == ["key.revoked", "run.override"]
         assert entries[0].data["max_cost_usd"] == 5

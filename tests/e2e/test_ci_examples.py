@@ -85,8 +85,8 @@ def gitlab(machine: Machine, hub: Forge, fake: FakeProvider) -> GitLab:
 def _require_curl() -> None:
     if shutil.which("curl") is None and os.environ.get("CI") == "true" and os.geteuid() == 0:
         quiet = {"DEBIAN_FRONTEND": "noninteractive", "PATH": os.environ["PATH"]}
-        words = ["apt-get", "install", "-y", "-qq", "curl"]
-        subprocess.run(words, check=True, env=quiet, timeout=600, capture_output=True)
+        for words in (["update", "-qq"], ["install", "-y", "-qq", "curl"]):  # a fresh image has no lists
+            subprocess.run(["apt-get", *words], check=True, env=quiet, timeout=600, capture_output=True)
     if shutil.which("curl") is None:
         pytest.skip("curl isn't here: `apt-get install curl`")
 

@@ -176,12 +176,12 @@ async def test_what_is_unknown_counts_at_its_worst(tmp_path: Path) -> None:
         async with door.client(secret) as client:
             for prompt in ("CUT", "whole"):
                 await ask(client, prompt=prompt, limits={"max_cost_usd": 40})
-        ledger = await door.host.store.read_ledger(tenant="local")  # type: ignore[attr-defined]
+        ledger = await door.host.store.read_ledger(tenant="local")  # type: ignore[attr-defined] - a SQLite store
         rows = [
             LedgerRow.of(line.attempt.run_id, line.attempt.started, line.attempt.ended) for line in ledger
         ]
         assert {row.coverage for row in rows} == {"interrupted", "reported"}
         most = sum(row.most_micros or 0 for row in rows)
-        found = await door.host.store.find_spending("key_capped", tenant="local")  # type: ignore[attr-defined]
+        found = await door.host.store.find_spending("key_capped", tenant="local")  # type: ignore[attr-defined] - a SQLite store
         assert found == KeySpending(name="capped", max_cost_usd=Decimal(5000), spent_micros=most)
-        assert await door.host.store.find_spending("key_none", tenant="local") is None  # type: ignore[attr-defined]
+        assert await door.host.store.find_spending("key_none", tenant="local") is None  # type: ignore[attr-defined] - as above
