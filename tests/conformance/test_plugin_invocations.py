@@ -48,7 +48,7 @@ async def test_a_call_is_a_plugin_invocation_below_its_stage() -> None:
             assert spec is not None
             assert (spec.kind, spec.label, spec.plugin_id, spec.tool_call_id, spec.parent_work_id) == (
                 WorkKind.PLUGIN_INVOCATION,
-                PLUGIN_TOOL.name,
+                f"{PLUGIN_TOOL.name}: block",
                 "notes",
                 "c1",
                 f"{run_id}.work-1",
@@ -75,7 +75,7 @@ async def test_a_cancelled_run_stops_each_call_once() -> None:
         assert cancels(world) == [("work-1", "c1")]
         assert view.cancel is not None
         (item,) = [item for item in view.cancel.items if item.kind == "plugin_invocation"]
-        assert (item.label, item.how) == (PLUGIN_TOOL.name, "term")
+        assert (item.label, item.how) == (f"{PLUGIN_TOOL.name}: block", "term")
         assert world.link.pending_count() == 0
 
 

@@ -95,7 +95,7 @@ def check_receipt(view: RunView) -> None:
     assert view.cancel.complete
     tools = [item for item in view.cancel.items if item.kind == "tool"]
     assert len(tools) == 1
-    assert tools[0].label == "run_shell"
+    assert tools[0].label.startswith("run_shell: ")
     assert tools[0].how in {"term", "kill"}
     assert tools[0].pids
     assert tools[0].ms >= 0

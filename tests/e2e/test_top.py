@@ -105,10 +105,10 @@ async def test_a_pipe_gets_one_picture(tmp_path: Path) -> None:
         assert (code, err) == (0, "")
         assert f"{run['id']} working" in out
         assert "stage work-1" in out
-        assert "tool run_shell" in out
+        assert "tool run_shell: sleep 60" in out
         call = await call_with_processes(door)
         code, out, _ = await _top(door.base_url, door.secret, world)
-        assert f"tool run_shell  pid {' '.join(map(str, call['pids']))}" in out
+        assert f"tool run_shell: sleep 60  pid {' '.join(map(str, call['pids']))}" in out
         code, out, _ = await _top(door.base_url, door.secret, world, "--once", "--json")
         said = json.loads(out)
         assert [one["id"] for one in said["runs"]] == [run["id"]]

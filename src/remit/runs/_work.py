@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from remit.contract import How, WorkFinished, WorkKind, WorkRegistered
 from remit.events import NewEvent
-from remit.stages import ToolUse
+from remit.stages import ToolUse, call_label
 from remit.work import (
     CancelToken,
     ClosedItem,
@@ -143,11 +143,11 @@ class RunWork:
     def tool(self, use: ToolUse, *, stop: Callable[[], Awaitable[object]]) -> Generator[WorkItem]:
         """A tool call; `stop` asks the node to end it."""
         work_id = self.id_of(f"{use.stage_id}.{use.tool_call_id}")
-        item = WorkItem(WorkKind.TOOL, use.name, work_id, self.id_of(use.stage_id))
+        item = WorkItem(WorkKind.TOOL, self._label_of(use), work_id, self.id_of(use.stage_id))
         handle = NodeCallHandle(stop)
         with self.residencies.acquire(WorkKind.TOOL.value):
             self._register(
-                WorkKind.TOOL, use.name, work_id, item.parent, handle, tool_call_id=use.tool_call_id
+                WorkKind.TOOL, item.label, work_id, item.parent, handle, tool_call_id=use.tool_call_id
             )
             try:
                 yield item
@@ -158,11 +158,11 @@ class RunWork:
     def invocation(self, use: ToolUse, *, plugin_id: str, token: CancelToken) -> Generator[WorkItem]:
         """A call of an MCP server's tool; a cancel trips the token."""
         work_id = self.id_of(f"{use.stage_id}.{use.tool_call_id}")
-        item = WorkItem(WorkKind.PLUGIN_INVOCATION, use.name, work_id, self.id_of(use.stage_id))
+        item = WorkItem(WorkKind.PLUGIN_INVOCATION, self._label_of(use), work_id, self.id_of(use.stage_id))
         with self.residencies.acquire(WorkKind.PLUGIN_INVOCATION.value):
             self._register(
                 WorkKind.PLUGIN_INVOCATION,
-                use.name,
+                item.label,
                 work_id,
                 item.parent,
                 InvocationHandle(token),
@@ -173,6 +173,14 @@ class RunWork:
                 yield item
             finally:
                 self.registry.finish(self.session_id, work_id, item.how, pids=item.pids)
+
+    def _label_of(self, use: ToolUse) -> str:
+        """What a call does, for people: a tool's name alone doesn't tell which command is being waited for.
+
+        The arguments are the model's words: one short printable line of them, known secrets masked.
+        """
+        about = call_label(use.arguments, mask=self.registry.mask)
+        return f"{use.name}: {about}" if about else use.name
 
     def cancel(self) -> None:
         """Flag the run and all below it, and ask each to stop; waits for nothing."""

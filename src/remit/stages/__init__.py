@@ -6,6 +6,7 @@ from the run around it are the ports `Journal` and `Tools`.
 """
 
 from remit.stages._answers import DECISIONS, SHAPES, Invalid, Valid, read_arguments, read_text, submit_tool
+from remit.stages._calls import call_label
 from remit.stages._ledger import WorkItems
 from remit.stages._ports import (
     CommandRecord,
@@ -36,6 +37,7 @@ __all__ = [
     "Tools",
     "Valid",
     "WorkItems",
+    "call_label",
     "offered_tools",
     "read_arguments",
     "read_text",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final, cast
@@ -260,8 +260,13 @@ def _without_result(call: ToolCallBlock) -> CallOutcome:
     return CallOutcome(call=call, result=result)
 
 
-def call_label(arguments: str) -> str:
-    """What a call is about, on one short printable line: its command, path or pattern; empty when unknown."""
+def call_label(arguments: str, *, mask: Callable[[str], str] = str) -> str:
+    """What a call is about, on one short printable line: its command, path or pattern; empty when unknown.
+
+    Args:
+        arguments: As the model wrote them.
+        mask: Takes secrets out; it sees the text before it is cut, so that no half of one stays.
+    """
     try:
         value = load_json(arguments)
     except StrictJsonError:
@@ -271,7 +276,11 @@ def call_label(arguments: str) -> str:
     named = cast("dict[str, Any]", value)
     texts: Iterator[Any] = (named[key] for key in _LABEL_KEYS if key in named)
     return next(
-        (clip_line(clean_text(text)[0], max_chars=_LABEL_CHARS) for text in texts if isinstance(text, str)),
+        (
+            clip_line(mask(clean_text(text)[0]), max_chars=_LABEL_CHARS)
+            for text in texts
+            if isinstance(text, str)
+        ),
         "",
     )
 

@@ -51,7 +51,8 @@ class WorkRegistry:
         cleanups: Where handles are fired; a `CleanupScope` that is open for as long as work is cancelled.
         metrics: Where cleanups are counted; None: a registry's own.
         on_cleanup_failed: Told of each handle that raised after a cancel.
-        mask: Applied to an error's text before it is logged or handed on.
+        mask: Takes secrets out of an error's text before that is logged or handed on. It stays readable, for
+            who makes labels of what others wrote.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class WorkRegistry:
         mask: Callable[[str], str] = str,
     ) -> None:
         self.metrics: Final = metrics if metrics is not None else Metrics()
+        self.mask: Final = mask
         self._clock = clock
         self._cleanups = cleanups
         self._runner = CleanupRunner(
