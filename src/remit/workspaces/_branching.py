@@ -108,7 +108,7 @@ class Branches:
         if bundle.patch.sha256 != order.patch_sha256:
             raise NodeError("that patch isn't the one of these changes", reason="refused")
         changes = bundle.changes.changes
-        refused = await asyncio.to_thread(refused_paths, replace(order, allow_protected=True), changes)
+        refused = await asyncio.to_thread(refused_paths, replace(order, allow_protected=True), bundle)
         if refused:
             return Outcome(status="refused", paths=refused, why="they are frozen")
         if not changes:

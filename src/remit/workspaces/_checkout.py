@@ -6,7 +6,7 @@ import asyncio
 import base64
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from remit.contract import Isolation, SandboxLevel
 from remit.workspaces._checkout_request import CheckoutRequest
@@ -14,7 +14,7 @@ from remit.workspaces._command import CommandResult, CommandSpec, Stopped
 from remit.workspaces._dialogue import Dialogue
 from remit.workspaces._failures import KeeperLost, WorkspaceOperationError
 from remit.workspaces._link import KeeperLink
-from remit.workspaces._masking import MaskingStream
+from remit.workspaces._masking import Masker, MaskingStream
 from remit.workspaces._network import proxy_environment
 
 __all__ = ["Checkout"]
@@ -70,6 +70,8 @@ class Checkout:
             if on_output is not None:
                 _pass_on(stream.feed(b"", final=True), on_output)
             return result.masked(self._masker)
+        except WorkspaceOperationError as error:
+            raise _without_secrets(error, self._masker) from None
         except asyncio.CancelledError:
             await self._stop_and_wait(spec.call_id, answer)
             raise
@@ -105,6 +107,8 @@ class Checkout:
         number, answer = self._link.send("call", {"operation": operation, "arguments": dict(arguments)})
         try:
             return self._masked(await asyncio.shield(answer))
+        except WorkspaceOperationError as error:  # it may quote the file, or name what a link leads to
+            raise _without_secrets(error, self._masker) from None
         except asyncio.CancelledError:
             try:
                 self._link.send("cancel_call", {"number": number})
@@ -116,10 +120,9 @@ class Checkout:
             self._link.forget(number)
 
     def _masked(self, answer: dict[str, object]) -> dict[str, object]:
-        content = answer.get("content")
-        if self._masker and isinstance(content, str):
-            return answer | {"content": self._masker.mask(content)}
-        return answer
+        if not self._masker:
+            return answer
+        return {name: _mask_value(value, self._masker) for name, value in answer.items()}
 
     async def stop(
         self, call_id: str | None = None, *, grace_ms: int = _STOP_GRACE_MS
@@ -161,6 +164,22 @@ class Checkout:
         self._link.close()
         await self._link.wait_closed()
         return tuple(answer["problems"])
+
+
+def _without_secrets(error: WorkspaceOperationError, masker: Masker) -> WorkspaceOperationError:
+    if not masker:
+        return error
+    fields = {name: _mask_value(value, masker) for name, value in error.fields.items()}
+    return WorkspaceOperationError(masker.mask(error.message), **fields)
+
+
+def _mask_value(value: object, masker: Masker) -> object:
+    """A text, or a list of texts, without secrets."""
+    if isinstance(value, str):
+        return masker.mask(value)
+    if isinstance(value, list):
+        return [_mask_value(item, masker) for item in cast("list[object]", value)]
+    return value
 
 
 def _order(spec: CommandSpec, *, streamed: bool) -> dict[str, Any]:

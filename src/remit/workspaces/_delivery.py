@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Literal
 
 from remit.errors import NodeError
-from remit.workspaces._changes import Change, shown
+from remit.workspaces._changes import shown
 from remit.workspaces._in_place_attributes import removed_attributes
 from remit.workspaces._journal import (
     Fault,
@@ -118,7 +118,7 @@ class Deliveries:
         if bundle.patch.sha256 != order.patch_sha256:
             raise NodeError("that patch isn't the one of these changes", reason="refused")
         changes = bundle.changes.changes
-        refused = refused_paths(order, changes)
+        refused = refused_paths(order, bundle)
         if refused:
             return Outcome(status="refused", paths=refused)
         if not changes:
@@ -322,15 +322,16 @@ class Deliveries:
             os.close(fd)
 
 
-def refused_paths(order: DeliveryOrder, changes: Sequence[Change]) -> tuple[str, ...]:
+def refused_paths(order: DeliveryOrder, bundle: Bundle) -> tuple[str, ...]:
     """The changed paths that may not be delivered, as shown to people."""
-    paths = [change.path for change in changes]
+    paths = [change.path for change in bundle.changes.changes]
     ignore_case = ignores_case(order.root)
     refused = {path for path in paths if any(is_git_name(part) for part in path.split("/"))}
+    refused |= set(bundle.secret_paths)
     refused |= set(matching_paths(paths, order.frozen, ignore_case=ignore_case))
     if not order.allow_protected:
         refused |= set(matching_paths(paths, order.protected, ignore_case=ignore_case))
-    return tuple(show_path(path) for path in paths if path in refused)
+    return tuple(bundle.secret_paths.get(path, show_path(path)) for path in paths if path in refused)
 
 
 def _take_back(root_fd: int, journal: Journal, folder: Path) -> None:

@@ -26,7 +26,12 @@ _SHORTEST_LINE: Final = 16
 _SHORTEST_PART: Final = 4
 _WRAPPED: Final = rb"(?:\r?\n[ \t]*)?"
 _LINE_ENDS: Final = re.compile(rb"\r?\n[ \t]*")
-_CUT: Final = re.compile(r"\n\[\.\.\. \d+ bytes left out here; \d+ bytes in all \.\.\.\]\n")
+_CUT: Final = re.compile(
+    r"\n\[\.\.\. \d+ bytes left out here; \d+ bytes in all \.\.\.\]\n"  # in a command's output
+    r"|\n\[line \d+ is too long to be shown whole: its first \d+ bytes\]\n"  # in a file that is read
+    r"|: \.\.\.|\.\.\.(?=\n|\Z)"  # in a line that is found, at its begin and its end
+)
+"""Where tools say that they left something out; what stands beside may be half a secret."""
 
 
 class Masker:
@@ -77,11 +82,14 @@ class Masker:
         if not self._forms:
             return text
         masked = self.mask_bytes(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
-        cut = _CUT.search(masked)
-        if cut is None:
-            return masked
-        head, tail = masked[: cut.start()], masked[cut.end() :]
-        return f"{self.mask_end(head)}{cut.group()}{self.mask_begin(tail)}"
+        pieces: list[str] = []
+        shown = 0
+        for cut in _CUT.finditer(masked):
+            piece = masked[shown : cut.start()]
+            pieces += [self.mask_end(self.mask_begin(piece) if pieces else piece), cut.group()]
+            shown = cut.end()
+        last = masked[shown:]
+        return "".join([*pieces, self.mask_begin(last) if pieces else last])
 
     def mask_end(self, text: str) -> str:
         """The text without the begin of a secret at its end, where it was cut."""

@@ -70,7 +70,7 @@ async def merge_run(
     bundle = await asyncio.to_thread(run.load, order.content_hash)
     if bundle.patch.sha256 != order.patch_sha256:
         raise NodeError("that patch isn't the one of these changes", reason="refused")
-    refused = await asyncio.to_thread(refused_paths, order, bundle.changes.changes)
+    refused = await asyncio.to_thread(refused_paths, order, bundle)
     if refused:
         return Merged(outcome=Outcome(status="refused", paths=refused))
     changes, conflicts = await _Merge(node.bases.git, run, order.root).merge(bundle.changes.changes)

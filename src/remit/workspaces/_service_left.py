@@ -15,7 +15,9 @@ from remit.workspaces._collect import MAX_CHANGED, IgnoreMemory
 from remit.workspaces._continuing import find_left, find_ref, read_facts_of_copy
 from remit.workspaces._in_place_record import InPlaceRecord, end_record, find_record, note_died
 from remit.workspaces._kept import KEPT, mark_kept
+from remit.workspaces._patch_secrets import without_secrets
 from remit.workspaces._protection import ignores_case
+from remit.workspaces._secrets import read_secrets
 from remit.workspaces._service_answers import snapshot_answer
 from remit.workspaces._service_parts import NodeParts
 from remit.workspaces._settings import WorkspaceSettings
@@ -84,7 +86,11 @@ async def _answer(
 ) -> Snapshot:
     ignore_case = await asyncio.to_thread(ignores_case, root)
     settings = node.workspaces.get(ref) or WorkspaceSettings(ref=ref, root=root)
-    return snapshot_answer(request, bundle, settings, ignore_case=ignore_case, leftovers=())
+    answer = snapshot_answer(request, bundle, settings, ignore_case=ignore_case, leftovers=())
+    # A secret that can't be read any more can't be masked: nothing is shown then.
+    secrets = await asyncio.to_thread(read_secrets, settings.secrets, environment=node.environment)
+    run = RunFolder.of(node.data, request.run_id)
+    return await asyncio.to_thread(without_secrets, answer, run, bundle, secrets.masker)
 
 
 async def _settle_in_place(node: NodeParts, run_id: str) -> tuple[InPlaceRecord, Bundle] | None:

@@ -51,7 +51,11 @@ async def snapshot_run(node: NodeParts, request: SnapshotRequest) -> Snapshot:
     ignore_case = bool(paths) and await asyncio.to_thread(ignores_case, Path(prepared.pin.root))
     answer = snapshot_answer(request, bundle, prepared.settings, ignore_case=ignore_case, leftovers=leftovers)
     masker = prepared.secrets.masker
-    return await asyncio.to_thread(without_secrets, answer, bundle, masker) if masker else answer
+    if not masker:
+        return answer
+    return await asyncio.to_thread(
+        without_secrets, answer, RunFolder.of(node.data, request.run_id), bundle, masker
+    )
 
 
 def _refuse_unknown(data: Path, run_id: str) -> None:

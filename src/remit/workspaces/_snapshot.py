@@ -7,7 +7,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,9 @@ from remit.workspaces._patch import Patch, PatchFolders, PathCounts, write_patch
 from remit.workspaces._private_git import publish_folder
 from remit.workspaces.keeper._tree import Scan
 
-__all__ = ["Bundle", "RunFolder", "keep_bundle", "take_snapshot"]
+__all__ = ["Bundle", "RunFolder", "keep_bundle", "keep_secret_paths", "take_snapshot"]
+
+_SECRETS = "secrets.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,8 @@ class RunFolder:
             raise NodeError("no such changes are kept for this run", reason="lost") from error
         if changes.content_hash != content_hash:
             raise NodeError("the changes kept for this run aren't those that were reviewed", reason="refused")
-        return Bundle(changes=changes, patch=_patch(patch, counts), blobs=self.blobs)
+        held = _read_secret_paths(folder)
+        return Bundle(changes=changes, patch=_patch(patch, counts), blobs=self.blobs, secret_paths=held)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,9 @@ class Bundle:
     changes: Changes
     patch: Patch
     blobs: Blobs
+    secret_paths: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Paths that were found to hold a secret of the workspace, none of which may be delivered; and how each
+    may be shown, since a secret may stand in a name."""
 
     @property
     def content_hash(self) -> str:
@@ -162,6 +168,33 @@ def keep_bundle(run: RunFolder, bundle: Bundle) -> None:
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)
         raise
+
+
+def keep_secret_paths(run: RunFolder, bundle: Bundle, paths: Mapping[str, str]) -> None:
+    """Remember which of a kept bundle's paths hold a secret, and how each may be shown. Blocking.
+
+    What was found once stays: the same bytes are no less secret for a node that isn't given the secret.
+    """
+    folder = run.bundle(bundle.content_hash)
+    known = _read_secret_paths(folder)
+    if paths.keys() - known.keys():
+        unfinished = folder / f"{_SECRETS}.unfinished"
+        unfinished.write_text(json.dumps({**known, **paths}))
+        unfinished.rename(folder / _SECRETS)
+
+
+def _read_secret_paths(folder: Path) -> dict[str, str]:
+    """The paths that hold a secret.
+
+    Raises:
+        NodeError: They can't be read.
+    """
+    try:
+        return {str(path): str(shown) for path, shown in json.loads((folder / _SECRETS).read_text()).items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, AttributeError) as error:
+        raise NodeError("which files of this run hold a secret can't be read", reason="lost") from error
 
 
 def _counts(patch: Patch) -> dict[str, object]:
