@@ -1,4 +1,4 @@
-"""Five repositories as people have them, each mended over every dialect: right patch, green checks."""
+"""Six repositories as people have them, each mended over every dialect: right patch, green checks."""
 
 from __future__ import annotations
 
@@ -96,6 +96,24 @@ def rust(folder: Path) -> Path:
     )
 
 
+def go(folder: Path) -> Path:
+    """A module without dependencies, so that nothing has to be fetched."""
+    return make_repository(
+        folder / "clamp",
+        {
+            "go.mod": "module example.invalid/clamp\n\ngo 1.18\n",
+            "clamp.go": (
+                "package clamp\n\nfunc Clamp(value, low, high int) int {\n\tif value < low {\n\t\treturn high\n\t}\n"
+                "\tif value > high {\n\t\treturn high\n\t}\n\treturn value\n}\n"
+            ),
+            "clamp_test.go": (
+                'package clamp\n\nimport "testing"\n\nfunc TestClamp(t *testing.T) {\n'
+                '\tif got := Clamp(1, 2, 3); got != 2 {\n\t\tt.Fatalf("got %d", got)\n\t}\n}\n'
+            ),
+        },
+    )
+
+
 def monorepo(folder: Path) -> Path:
     files = {
         "services/pay/pay.py": "def fee(amount):\n    return amount // 10\n",
@@ -139,6 +157,14 @@ REPOSITORIES = {
         "rustc",
         "rustc",
     ),
+    "go": Repository(
+        go,
+        {"relative_path": "clamp.go", "old": "low {\n\t\treturn high", "new": "low {\n\t\treturn low"},
+        "clamp.go",
+        "go-test",
+        "go",
+        "golang-go",
+    ),
     "monorepo": Repository(
         monorepo,
         {"relative_path": "services/pay/pay.py", "old": "// 10", "new": "// 50"},
@@ -162,7 +188,7 @@ def environment_with(repository: Repository, home: Path) -> dict[str, str]:
 
 
 def _install(package: str) -> None:
-    """Some 20 s for either; Debian's rustc is the smallest compiled toolchain that it has."""
+    """Some 20 s for each; Debian's rustc is the smallest compiled toolchain that it has."""
     for words in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", package]):
         quiet = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
         subprocess.run(["apt-get", *words], check=True, timeout=600, env=quiet, capture_output=True)
