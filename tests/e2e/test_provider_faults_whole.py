@@ -356,6 +356,23 @@ async def test_usage_that_never_came(world: World) -> None:
     assert ended.view.estimated_max_cost_usd is not None
 
 
+def test_what_libraries_make_of_odd_usage_is_not_told(world: World) -> None:
+    """R20: numbers that nobody can read make the bill incomplete; no warning of a library is on the screen."""
+    odd: list[dict[str, Any]] = [
+        {"completion_tokens": 5},
+        {"prompt_tokens": 5, "completion_tokens": 3, "total_tokens": 8, "prompt_tokens_details": 7},
+        {"prompt_tokens": "many", "completion_tokens": 3, "prompt_tokens_details": {"audio_tokens": -1}},
+    ]
+    replies = reviewed(MEND)
+    told = [*odd, *[odd[-1]] * len(replies)]
+    world.fake.script(*(replace(reply, usage=usage) for reply, usage in zip(replies, told, strict=False)))
+    process = world.start_run("--json")
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert errors == ""
+    assert json.loads(output)["usage"]["complete"] is False
+
+
 async def test_usage_that_was_required(world: World) -> None:
     """R21: with `usage: required` a bill that isn't known makes the end indeterminate, after the delivery."""
     world.fake.script(*(replace(reply, usage=None) for reply in reviewed(MEND)))

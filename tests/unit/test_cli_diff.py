@@ -54,6 +54,26 @@ def test_the_numbers_are_those_of_git(tmp_path: Path) -> None:
     assert shown == expected
 
 
+def test_a_moved_file_says_whence(tmp_path: Path) -> None:
+    """A file that was moved is shown with both of its names: the old one is gone, and that must be seen."""
+    write(tmp_path, {"old name.txt": "1\n2\n3\n4\n5\n"})
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-q", "-m", "before")
+    git(tmp_path, "mv", "old name.txt", "new.txt")
+    write(tmp_path, {"new.txt": "1\n2\n3\n4\nfive\n", "kept.txt": "rename from x\n"})
+    git(tmp_path, "add", "-A")
+    found = files_of(git(tmp_path, "diff", "--cached", "--binary", "--find-renames") + "\n")
+    assert [(change.path, change.old_path) for change in found] == [
+        ("kept.txt", None),
+        ("new.txt", "old name.txt"),
+    ]
+    assert [line.plain.split("  ")[0] for line in stat_lines(found, width=80)] == [
+        "kept.txt",
+        "old name.txt → new.txt",
+    ]
+
+
 def test_a_patch_on_a_terminal_holds_no_escape() -> None:
     """R49: what stands in a file can't paint the terminal."""
     patch = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-\x1b[2J\n+\x1b]0;t\x07b\n"

@@ -22,22 +22,39 @@ class FileChange:
     insertions: int
     deletions: int
     is_binary: bool = False
+    old_path: str | None = None
+    """What it was called before; None: the same, or it is new."""
+
+    @property
+    def shown_path(self) -> str:
+        """Its name, and where it was moved the one that it had."""
+        return self.path if self.old_path is None else f"{self.old_path} → {self.path}"
 
 
 def files_of(patch: str) -> tuple[FileChange, ...]:
     """The files that a patch changes, as git writes patches."""
     files: list[FileChange] = []
     path, insertions, deletions, binary, in_hunk = "", 0, 0, False, False
+    old_path: str | None = None
     left_old = left_new = 0
 
     def close() -> None:
         if path:
-            files.append(FileChange(path=path, insertions=insertions, deletions=deletions, is_binary=binary))
+            files.append(
+                FileChange(
+                    path=path,
+                    insertions=insertions,
+                    deletions=deletions,
+                    is_binary=binary,
+                    old_path=old_path,
+                )
+            )
 
     for line in patch.split("\n"):
         if not in_hunk and line.startswith("diff --git "):
             close()
             path, insertions, deletions, binary = _path_of_header(line), 0, 0, False
+            old_path = None
         elif line.startswith("@@ ") and not in_hunk:
             left_old, left_new = _hunk_sizes(line)
             in_hunk = bool(left_old or left_new)
@@ -49,6 +66,8 @@ def files_of(patch: str) -> tuple[FileChange, ...]:
             in_hunk = left_old > 0 or left_new > 0
         elif line.startswith(("GIT binary patch", "Binary files ")):
             binary = True
+        elif line.startswith("rename from "):
+            old_path = line.removeprefix("rename from ").strip('"')
     close()
     return tuple(files)
 
@@ -76,10 +95,10 @@ def stat_lines(files: tuple[FileChange, ...], *, width: int) -> list[Text]:
     """A line for each file: path, numbers, a bar."""
     most = max((change.insertions + change.deletions for change in files), default=0)
     room = max(10, width - _BAR_CHARS - 16)
-    longest = min(room, max((len(one_line(change.path, width=room)) for change in files), default=0))
+    longest = min(room, max((len(one_line(change.shown_path, width=room)) for change in files), default=0))
     lines: list[Text] = []
     for change in files:
-        line = Text(one_line(change.path, width=room).ljust(longest + 2))
+        line = Text(one_line(change.shown_path, width=room).ljust(longest + 2))
         if change.is_binary:
             line.append("binary", style="dim")
         else:

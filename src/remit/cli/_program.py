@@ -12,7 +12,7 @@ import click
 
 import remit
 from remit.cli._failing import exit_code_of, explain, open_missing_streams, settle_streams
-from remit.cli._ready import calm_collector
+from remit.cli._ready import calm_collector, mute_libraries
 from remit.cli._words import EXIT_INTERRUPTED, say
 
 _COMMANDS: Final[dict[str, tuple[str, str]]] = {
@@ -87,6 +87,7 @@ def program() -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code. Never raises, and never shows a traceback unasked."""
     calm_collector()
+    mute_libraries()
     open_missing_streams()
     try:
         return _run(list(sys.argv[1:] if arguments is None else arguments))

@@ -1,9 +1,10 @@
-"""How this process is set up before it works: open files, and how often the collector looks for rings."""
+"""How this process is set up before it works: open files, the collector, what isn't said aloud."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
+import warnings
 from typing import Final
 
 _MOST_FILES: Final = 65_536
@@ -15,6 +16,14 @@ _NEW_OBJECTS: Final = 20_000
 def calm_collector() -> None:
     """Let the collector look more rarely: a run makes few rings, and a tenth of its CPU went into looking."""
     gc.set_threshold(_NEW_OBJECTS, 20, 50)
+
+
+def mute_libraries() -> None:
+    """Keep Python's warnings off the screen: they speak to who writes a program, and users don't.
+
+    Whoever asks for them (`-W`, `PYTHONWARNINGS`) comes first, since what is appended counts last.
+    """
+    warnings.simplefilter("ignore", append=True)
 
 
 def raise_file_limit() -> int | None:
