@@ -357,7 +357,7 @@ async def test_usage_that_never_came(world: World) -> None:
 
 
 def test_what_libraries_make_of_odd_usage_is_not_told(world: World) -> None:
-    """R20: numbers that nobody can read make the bill incomplete; no warning of a library is on the screen."""
+    """R20: unreadable numbers make the bill incomplete, and no warning of a library is on the screen."""
     odd: list[dict[str, Any]] = [
         {"completion_tokens": 5},
         {"prompt_tokens": 5, "completion_tokens": 3, "total_tokens": 8, "prompt_tokens_details": 7},

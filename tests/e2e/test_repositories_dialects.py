@@ -103,8 +103,10 @@ def go(folder: Path) -> Path:
         {
             "go.mod": "module example.invalid/clamp\n\ngo 1.18\n",
             "clamp.go": (
-                "package clamp\n\nfunc Clamp(value, low, high int) int {\n\tif value < low {\n\t\treturn high\n\t}\n"
-                "\tif value > high {\n\t\treturn high\n\t}\n\treturn value\n}\n"
+                "package clamp\n\nfunc Clamp(value, low, high int) int {\n"
+                "\tif value < low {\n\t\treturn high\n\t}\n"
+                "\tif value > high {\n\t\treturn high\n\t}\n"
+                "\treturn value\n}\n"
             ),
             "clamp_test.go": (
                 'package clamp\n\nimport "testing"\n\nfunc TestClamp(t *testing.T) {\n'
