@@ -150,6 +150,39 @@ async def test_run_page_tells_stages_checks_patch_and_bill(tmp_path: Path) -> No
             assert (await client.get(path)).status_code == 200
 
 
+async def test_sessions_say_what_was_asked_how_it_ended_and_what_it_cost(tmp_path: Path) -> None:
+    """R49: each session with its runs, their ends and links, and the cost of all; what was asked is text."""
+    async with DoorWorld(home=tmp_path).open() as door, visitor(door) as client:
+        first = await started(door, prompt=f"Begin here {HOSTILE}", session_id="thread")
+        later = [await started(door, prompt=f"Go on {number}", session_id="thread") for number in range(3)]
+        alone = await started(door, prompt="Something else")
+        page = (await client.get("/sessions")).text
+        assert "<script>alert" not in page
+        assert [f'href="/runs/{run}"' in page for run in (*later, alone, first)] == [True] * 4 + [False]
+        assert "1 earlier run<" in page, "the oldest one is behind a link"
+        assert all(text in page for text in ("Go on 0", "Go on 2", "Something else"))
+        assert page.count('<span class="chip completed">') == 4
+        thread = page[page.index("Go on 2") : page.index("</tr>", page.index("Go on 2"))]
+        assert 'href="/?session=thread"' in thread
+        async with door.client() as api:
+            bills = [(await api.get(f"/api/v1/runs/{run}")).json()["cost_usd"] for run in (first, *later)]
+        assert f"${sum(bills):.4f}" in thread.partition('data-label="Cost"')[2]
+        assert (await client.get("/sessions?cursor=nowhere")).status_code == 422
+
+
+async def test_usage_has_a_plot_by_day_binding_and_key(tmp_path: Path) -> None:
+    """Today has a column and a row; bindings and keys are named, a key by its name."""
+    async with DoorWorld(home=tmp_path).open() as door, visitor(door) as client:
+        run = await started(door)
+        page = (await client.get("/usage")).text
+        assert page.count('class="room"') == 2 * 31, "each of thirty days and today, twice"
+        async with door.client() as api:
+            today = (await api.get(f"/api/v1/runs/{run}")).json()["started_at"][:10]
+        assert f"<title>{today}: " in page
+        assert f'<td data-label="Day">{today}</td>' in page
+        assert all(f">{word}</th>" in page for word in ("reviewed", "tests"))
+
+
 async def test_cancel_from_the_page_stops_the_run_and_shows_the_receipt(tmp_path: Path) -> None:
     """M12: the button does what the call does; the page it leads back to names what was stopped."""
     async with DoorWorld(home=tmp_path, replies=(PLAN, SLEEP, WORK)).open() as door, visitor(door) as client:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from remit.api.dashboard import takes_form
 from remit.api.dashboard._diff import MOST_LINES, read_diff
-from remit.api.dashboard._plots import MOST_MARKS, WIDTH, bars_of, timeline_of
+from remit.api.dashboard._plots import COLUMN_HEIGHT, MOST_MARKS, WIDTH, bars_of, days_of, timeline_of
 from remit.api.dashboard._render import ago, count, render, seconds, shown, static_file, usd
+from remit.api.dashboard._sessions_page import sum_of_costs
 from remit.api.dashboard._story import Story
 from remit.contract import (
     AttemptEnded,
     AttemptStarted,
+    Limits,
     Model,
     RunStatus,
+    RunView,
     StageCompleted,
     StageStarted,
     ToolCompleted,
@@ -190,6 +193,57 @@ def test_bars_have_shares_of_the_largest() -> None:
     """The largest bar is whole; of nothing all are empty."""
     assert [bar.share for bar in bars_of([("a", 4.0, ""), ("b", 1.0, "")])] == [100.0, 25.0]
     assert [bar.share for bar in bars_of([("a", 0.0, "")])] == [0.0]
+
+
+def test_days_have_a_place_each_also_those_without_anything() -> None:
+    """A plot by day shows the gaps: a day's column stands at its own place, and as high as its share."""
+    rows = {"2026-02-27": (1.0, "one"), "2026-03-01": (4.0, "four"), "2026-03-02": (0.001, "little")}
+    plot = days_of(rows, first=date(2026, 2, 26), last=date(2026, 3, 2))
+    assert [one.title for one in plot.columns] == [
+        "2026-02-26: nothing",
+        "2026-02-27: one",
+        "2026-02-28: nothing",
+        "2026-03-01: four",
+        "2026-03-02: little",
+    ]
+    assert [one.height for one in plot.columns] == [0, COLUMN_HEIGHT / 4, 0, COLUMN_HEIGHT, 2]
+    assert all(one.y + one.height == COLUMN_HEIGHT for one in plot.columns)
+    assert (plot.top, plot.ticks[-1][1]) == ("four", "2 Mar")
+    assert days_of({}, first=date(2026, 3, 1), last=date(2026, 3, 1)).columns[0].height == 0
+
+
+def ended_run(cost_usd: float | None, estimate_usd: float | None, *, ended: bool = True) -> RunView:
+    """A run with a bill."""
+    return RunView(
+        id="run_1",
+        session_id="run_1",
+        root_run_id="run_1",
+        binding="b",
+        profile="direct",
+        status=RunStatus.COMPLETED if ended else RunStatus.WORKING,
+        created_at=START,
+        limits=Limits(),
+        cost_usd=cost_usd,
+        estimated_max_cost_usd=estimate_usd,
+    )
+
+
+@pytest.mark.parametrize(
+    ("bills", "total"),
+    [
+        ([(1.0, 1.0, True), (0.5, 0.5, True)], (1.5, 1.5)),
+        ([(1.0, 1.0, True), (None, 0.25, True)], (None, 1.25)),
+        ([(1.0, 1.0, True), (None, None, True)], (None, None)),
+        ([(1.0, 1.0, True), (None, None, False)], (1.0, 1.0)),
+        ([], (0.0, 0.0)),
+    ],
+)
+def test_a_sessions_cost_is_never_guessed(
+    bills: list[tuple[float | None, float | None, bool]], total: tuple[float | None, float | None]
+) -> None:
+    """What isn't known of one run isn't known of the sum; what goes on isn't counted yet."""
+    runs = [ended_run(cost, most, ended=ended) for cost, most, ended in bills]
+    assert sum_of_costs(runs) == total
 
 
 def test_numbers_are_said_as_people_say_them() -> None:

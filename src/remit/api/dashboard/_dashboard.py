@@ -15,7 +15,7 @@ from remit.api._guard import AsgiApp, Receive, Scope, Send
 from remit.api._keys import Identity, origin_of
 from remit.api._operation import Doors
 from remit.api._problems import known_error
-from remit.api.dashboard import _actions, _pages, _run_page
+from remit.api.dashboard import _actions, _pages, _run_page, _sessions_page
 from remit.api.dashboard._login import Visitors, read_form
 from remit.api.dashboard._render import STATIC, page, static_file
 from remit.api.dashboard._stories import Stories
@@ -48,7 +48,7 @@ _RULES: Final = (
     _Rule("/runs/{id}/cancel", "POST", _actions.cancel),
     _Rule("/runs/{id}/deliver", "POST", _actions.deliver),
     _Rule("/runs/{id}/discard", "POST", _actions.discard),
-    _Rule("/sessions", "GET", _pages.sessions),
+    _Rule("/sessions", "GET", _sessions_page.sessions),
     _Rule("/nodes", "GET", _pages.nodes),
     _Rule("/usage", "GET", _pages.usage),
     _Rule("/work", "GET", _pages.work),

@@ -1,9 +1,9 @@
-"""Pages over many runs: the live list, sessions, nodes, usage, live work."""
+"""Pages over many runs: the live list, nodes, usage, live work."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Final
 from urllib.parse import urlencode
 
@@ -12,8 +12,8 @@ from starlette.responses import Response
 from remit.api._shapes import UsageLine
 from remit.api._usage_report import GroupBy, report_of
 from remit.api._work import nest
-from remit.api.dashboard._plots import Bar, bars_of
-from remit.api.dashboard._render import first_line, usd
+from remit.api.dashboard._plots import Bar, DayPlot, bars_of, days_of
+from remit.api.dashboard._render import count, first_line, usd
 from remit.api.dashboard._view import View
 from remit.contract import RunStatus
 from remit.errors import InvalidRequest
@@ -57,15 +57,6 @@ async def runs(view: View) -> Response:
     )
 
 
-async def sessions(view: View) -> Response:
-    """Threads of runs."""
-    rows, cursor = await view.host.store.list_sessions(
-        tenant=view.tenant, after=view.request.query_params.get("cursor"), limit=_PAGE
-    )
-    older = None if cursor is None else f"/sessions?{urlencode({'cursor': cursor})}"
-    return view.page("sessions.html", sessions=rows, older=older)
-
-
 async def nodes(view: View) -> Response:
     """Where runs are done, and what may be done there."""
     return view.page(
@@ -99,16 +90,28 @@ async def usage(view: View) -> Response:
     ledger = await view.host.store.read_ledger(tenant=view.tenant, start=start, end=None)
     by_day = report_of(ledger, group_by="day")
     names = await _key_names(view)
-    plots = [("By day", _bars(by_day.data, {}, most=_DAYS + 1))]
     groups: tuple[tuple[str, GroupBy], ...] = (
         ("By binding", "binding"),
         ("By key", "key"),
         ("By model", "model"),
     )
-    for title, group_by in groups:
-        lines = report_of(ledger, group_by=group_by).data
-        plots.append((title, _bars(lines, names if group_by == "key" else {}, most=_MOST_BARS)))
-    return view.page("usage.html", plots=plots, total=by_day.total, days=_DAYS)
+    plots = [
+        (title, _bars(report_of(ledger, group_by=group_by).data, names if group_by == "key" else {}))
+        for title, group_by in groups
+    ]
+    days = _days(by_day.data, first=start.date(), last=view.now.date())
+    table = [line for line in by_day.data if line.total_tokens]
+    return view.page("usage.html", days=days, by_day=table, plots=plots, total=by_day.total, length=_DAYS)
+
+
+def _days(lines: Sequence[UsageLine], *, first: date, last: date) -> tuple[tuple[str, DayPlot], ...]:
+    """Two plots of the same days: money (its upper estimate where the bill isn't whole) and tokens."""
+    costs = {line.group or "": (_cost(line), _said(line)) for line in lines}
+    tokens = {line.group or "": (float(line.total_tokens or 0), count(line.total_tokens)) for line in lines}
+    return (
+        ("Cost", days_of(costs, first=first, last=last)),
+        ("Tokens", days_of(tokens, first=first, last=last)),
+    )
 
 
 async def _key_names(view: View) -> dict[str, str]:
@@ -118,16 +121,13 @@ async def _key_names(view: View) -> dict[str, str]:
     return {key.id: key.name for key in await view.host.store.list_keys(tenant=view.tenant)}
 
 
-def _bars(
-    lines: Sequence[UsageLine], names: dict[str, str], *, most: int
-) -> tuple[tuple[Bar, ...], tuple[Bar, ...]]:
+def _bars(lines: Sequence[UsageLine], names: dict[str, str]) -> tuple[tuple[Bar, ...], tuple[Bar, ...]]:
     """Two plots of the same groups: money (its upper estimate where the bill isn't whole) and tokens."""
-    if most == _MOST_BARS:
-        lines = sorted(lines, key=lambda line: -(_cost(line)))[:most]
+    lines = sorted(lines, key=lambda line: -(_cost(line)))[:_MOST_BARS]
     labels = [names.get(line.group or "", line.group or "without") for line in lines]
     cost = [(label, _cost(line), _said(line)) for label, line in zip(labels, lines, strict=True)]
     tokens = [
-        (label, float(line.total_tokens or 0), f"{line.total_tokens or 0:,}".replace(",", "\u202f"))
+        (label, float(line.total_tokens or 0), count(line.total_tokens or 0))
         for label, line in zip(labels, lines, strict=True)
     ]
     return bars_of(cost), bars_of(tokens)

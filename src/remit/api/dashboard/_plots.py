@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from typing import Final
 
 from remit.api.dashboard._story import Span, Story
@@ -90,3 +90,61 @@ def bars_of(rows: Sequence[tuple[str, float, str]]) -> tuple[Bar, ...]:
 def _bars(rows: Sequence[tuple[str, float, str]], largest: float) -> Iterator[Bar]:
     for label, value, text in rows:
         yield Bar(label, value, text, round(100 * value / largest, 1) if largest > 0 else 0.0)
+
+
+COLUMN_WIDTH: Final = 20
+"""A day's room, in a plot's own units."""
+COLUMN_HEIGHT: Final = 120
+"""Of the largest column."""
+_LOWEST: Final = 2.0
+"""Of a column that stands for something: it has to be seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One day of a plot."""
+
+    x: int
+    y: float
+    height: float
+    """0: nothing on that day."""
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class DayPlot:
+    """Days beside each other, also those on which nothing was."""
+
+    columns: tuple[Column, ...]
+    ticks: tuple[tuple[int, str], ...]
+    """Where a day is named below the plot: its place, and the day."""
+    top: str
+    """The largest value, in words."""
+    width: int
+
+
+def days_of(rows: Mapping[str, tuple[float, str]], *, first: date, last: date) -> DayPlot:
+    """A column for each day from `first` to `last`; a day without a row is empty.
+
+    Args:
+        rows: Day in ISO form -> its value, and that in words.
+        first: The first day.
+        last: The last one, not before the first.
+    """
+    days = [first + timedelta(days=number) for number in range((last - first).days + 1)]
+    largest, top = max(rows.values(), default=(0.0, ""))
+    columns = [
+        _column(place, day, rows.get(day.isoformat()), largest=largest) for place, day in enumerate(days)
+    ]
+    ticks = [
+        (place * COLUMN_WIDTH + COLUMN_WIDTH // 2, f"{day.day} {day:%b}")
+        for place, day in enumerate(days)
+        if (len(days) - 1 - place) % 7 == 0
+    ]
+    return DayPlot(tuple(columns), tuple(ticks), top, len(days) * COLUMN_WIDTH)
+
+
+def _column(place: int, day: date, row: tuple[float, str] | None, *, largest: float) -> Column:
+    value, words = row or (0.0, "nothing")
+    height = max(_LOWEST, round(COLUMN_HEIGHT * value / largest, 1)) if value > 0 else 0.0
+    return Column(place * COLUMN_WIDTH + 2, round(COLUMN_HEIGHT - height, 1), height, f"{day}: {words}")
