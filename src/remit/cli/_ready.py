@@ -14,8 +14,12 @@ _NEW_OBJECTS: Final = 20_000
 
 
 def calm_collector() -> None:
-    """Let the collector look more rarely: a run makes few rings, and a tenth of its CPU went into looking."""
-    gc.set_threshold(_NEW_OBJECTS, 20, 50)
+    """Let the collector look more rarely: a run makes few rings, and a tenth of its CPU went into looking.
+
+    Not too rarely: what lived for some seconds before it became a ring, as all of a run does, goes only when
+    everything is looked at. That is here after some hundred thousand new objects, which is some ten MiB.
+    """
+    gc.set_threshold(_NEW_OBJECTS, 5, 3)
 
 
 def mute_libraries() -> None:

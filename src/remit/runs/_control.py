@@ -143,6 +143,7 @@ class RunControl:
             self._set_ended()
 
     def _set_ended(self) -> None:
+        self._stop = None  # it leads to all that the run had, and from there back to here
         self.durable.set()
         self.ended.set()
         for told in self._when_ended:

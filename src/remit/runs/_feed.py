@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 
 from remit.contract import RunView
+from remit.errors import RemitError
 from remit.events import TERMINAL_TYPES, Ephemeral, Event
 from remit.primitives import Clock
 from remit.runs._naming import name_in_host
@@ -26,6 +27,10 @@ class _Viewer:
         self.line: deque[Event] = deque(maxlen=_LINE)
         self.wake = asyncio.Event()
         self.closed = False
+
+    def nudge(self, _: object = None) -> None:
+        """Let it look for something new."""
+        self.wake.set()
 
 
 class Feed:
@@ -72,6 +77,10 @@ class Feed:
                 yield event
                 if event.type in TERMINAL_TYPES:
                     return
+        except asyncio.CancelledError as cancel:
+            # A cancelled task group's frame holds the error, and the error's trace the frame: a ring, and in
+            # it all that a viewer has. Most viewers end so, and the collector comes seldom.
+            raise cancel.with_traceback(None)  # noqa: B904 - it is the very same
         finally:
             viewers = self._viewers[name]
             viewers.discard(viewer)
@@ -90,10 +99,16 @@ class Feed:
             await self._wait(run_id, viewer, after, tenant)
 
     async def _wait(self, run_id: str, viewer: _Viewer, after: int, tenant: str) -> None:
-        """Until there is something stored, or something in the line."""
-        async with asyncio.TaskGroup() as group:
-            stored = group.create_task(self._store.wait_for_events(run_id, after=after, tenant=tenant))
-            shown = group.create_task(viewer.wake.wait())
-            await asyncio.wait({stored, shown}, return_when=asyncio.FIRST_COMPLETED)
-            stored.cancel()
-            shown.cancel()
+        """Until there is something stored, or something in the line.
+
+        Raises:
+            StorageError: Nothing more will be stored.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                stored = group.create_task(self._store.wait_for_events(run_id, after=after, tenant=tenant))
+                stored.add_done_callback(viewer.nudge)
+                await viewer.wake.wait()
+                stored.cancel()
+        except* RemitError as errors:
+            raise errors.exceptions[0] from None

@@ -82,6 +82,8 @@ class Supervisor:
         finally:
             self._work.end("closed")
             self._context.place.release()
+            if self._tools is not None:
+                self._tools.delegation = None  # it leads back to them
         self._context.control.end(view)
         return view
 
@@ -142,6 +144,7 @@ class Supervisor:
         except OwnershipError as error:
             return error
         except asyncio.CancelledError as error:
+            error.__traceback__ = None  # where a task group was left, its frame would keep the error for ever
             if self._context.control.asked is not None:
                 return self._cancelled()
             return Decision(terminal=classify_error(error, stage_id=self._stage_id))

@@ -22,16 +22,21 @@ class Subtree:
     until it ends, whatever becomes of its parent.
     """
 
-    __slots__ = ("_ended", "_open", "_waiters", "alone", "cancelled_at", "top")
+    __slots__ = ("_alone", "_ended", "_open", "_waiters", "cancelled_at", "top")
 
     def __init__(self, top: Entry) -> None:
         self.top = top
-        self.alone = (self,)
-        """Shared by all items that belong to this subtree and no other: a large one has many."""
+        self._alone: tuple[Subtree, ...] = ()
         self.cancelled_at = top.cancelled_at if top.cancelled else None
         self._open: dict[Entry, None] = {}
         self._ended: list[ClosedItem] = []
         self._waiters: list[asyncio.Future[None]] = []
+
+    def alone(self) -> tuple[Subtree, ...]:
+        """Itself, shared by all items that belong to this subtree and no other: a large one has many."""
+        if not self._alone:
+            self._alone = (self,)
+        return self._alone
 
     def add(self, entry: Entry) -> bool:
         """Count an item in; false when it was already."""
@@ -50,6 +55,8 @@ class Subtree:
     def remove(self, entry: Entry, *, how: How, pids: Sequence[int], now: float) -> None:
         """The item has ended."""
         self._open.pop(entry, None)
+        if not self._open:
+            self._alone = ()  # a ring, which would stay until the collector looks
         if entry.cancelled and self.cancelled_at is not None:
             self._ended.append(
                 ClosedItem(

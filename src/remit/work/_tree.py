@@ -136,7 +136,7 @@ class Tree:
             entry = stack.pop()
             if not subtree.add(entry):
                 continue
-            entry.subtrees = (*entry.subtrees, subtree) if entry.subtrees else subtree.alone
+            entry.subtrees = (*entry.subtrees, subtree) if entry.subtrees else subtree.alone()
             kids = sessions[entry.session_id].children.get(entry.work_id)
             if kids:
                 stack.extend(kids)
@@ -157,6 +157,7 @@ class Tree:
             entry.binding.ended = True
         for subtree in entry.subtrees:
             subtree.remove(entry, how=how, pids=pids, now=now)
+        entry.subtrees = ()  # one of them may name the item as its top: a ring
         self._forget_if_empty(entry.session_id, session)
 
     def _hand_up(self, kids: dict[Entry, None], parent: Key | None) -> None:
