@@ -33,6 +33,11 @@ class RunTimes:
     drain_slack_ms: int = 15_000
     """Beyond the link's grace, for what is still running when the end is decided."""
 
+    @property
+    def stop_within_s(self) -> float:
+        """How long a node is waited for that was asked to stop something."""
+        return (self.link_grace_ms + self.drain_slack_ms) / 1000
+
 
 class RunPlace(Protocol):
     """What bounds how many runs go on at once, from the side of one of them."""

@@ -34,21 +34,17 @@ class Draining:
         self._work = work
         self._tools = tools
         self._kept = False
+        self._stopped_all = False
         self.patch: PatchSummary | None = None
         """Of what the checkout held at the end, where that isn't what was reviewed."""
         self.artifacts: list[Artifact] = []
         self.abandoned: list[AbandonedWork] = list(context.control.unended)
         """What couldn't be shown to have ended."""
 
-    @property
-    def _bound_s(self) -> float:
-        times = self._context.times
-        return (times.link_grace_ms + times.drain_slack_ms) / 1000
-
     async def drain(self, *, completed: bool) -> None:
         """Stop, read and put away what is left, then wait for the barrier that is due."""
         try:
-            async with asyncio.timeout(self._bound_s):
+            async with asyncio.timeout(self._context.times.stop_within_s):
                 await self._close_checkout(completed)
                 await self._work.registry.wait_children_closed(self._work.session_id, self._work.root_id)
                 await self._barrier()
@@ -65,6 +61,7 @@ class Draining:
     def _abandon(self) -> None:
         """Name what is left, and let it hold nothing back any more."""
         self._kept = False
+        self._name_unstopped()
         for item in self._work.registry.open_items(self._work.session_id, self._work.root_id):
             if item.work_id == self._work.root_id:
                 continue
@@ -74,6 +71,11 @@ class Draining:
         left = self._work.residencies.abandon()
         if not self.abandoned:
             self.abandoned += [self._held_back(label) for label in left]
+
+    def _name_unstopped(self) -> None:
+        """Calls that never answered a stop, where all of the run couldn't be stopped either."""
+        if self._tools is not None and not self._stopped_all:
+            self.abandoned += self._tools.unstopped
 
     def _held_back(self, label: str) -> AbandonedWork:
         kind = label if label in _KINDS else WorkKind.NODE_CALL.value
@@ -90,6 +92,7 @@ class Draining:
         try:
             if not completed:
                 await tools.stop_all()
+                self._stopped_all = True
             if tools.opened is not None and not (completed and self._journal.view.patch):
                 await self._keep_patch(tools)
             if keeps and self._context.control.asked is None:
@@ -101,6 +104,7 @@ class Draining:
             named = AbandonedWork(
                 work_id=self._work.id_of("checkout"), kind="node_call", label=f"checkout: {error.message}"
             )
+            self._name_unstopped()
             self.abandoned.append(named)
             tools.checkout.release()
 
@@ -131,7 +135,7 @@ class Draining:
         if not self._kept or self._tools is None or self._tools.checkout is None:
             return
         try:
-            async with asyncio.timeout(self._bound_s):
+            async with asyncio.timeout(self._context.times.stop_within_s):
                 await self._tools.cleanup(keep=True)
         except (NodeError, TimeoutError) as error:
             await self._note(f"{type(error).__name__}: {error}")

@@ -33,6 +33,14 @@ class Ended(Exception):
         """What the node said of it."""
 
 
+class SentBack(Exception):
+    """The review wants more work; `summary` tells the work stage what."""
+
+    def __init__(self, summary: str) -> None:
+        super().__init__(summary)
+        self.summary = summary
+
+
 _MAX_DETAIL_CHARS = 1_000
 _RANK: dict[TerminalClass | None, int] = {
     "cancelled": 0,

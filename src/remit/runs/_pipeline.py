@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from typing import Any
 
@@ -21,9 +22,7 @@ from remit.contract import (
     Prepared,
     Review,
     ReviewDecided,
-    RunPrepared,
     RunStarted,
-    RunWorkspace,
     Snapshot,
     StageFailed,
     StageKind,
@@ -38,10 +37,11 @@ from remit.results import patch_artifact, repaired_paths, summarise_snapshot
 from remit.runs._context import RunContext
 from remit.runs._control import CancelAsked
 from remit.runs._deadlines import StageClock, stage_clock, wall_clock_terminal
-from remit.runs._endings import Decision, Ended, classify_error
+from remit.runs._endings import Decision, Ended, SentBack, classify_error
 from remit.runs._expiring import until
 from remit.runs._finalizing import BrokenChecks, Finalizer, VoidPass
 from remit.runs._journal import RunJournal
+from remit.runs._preparation import as_prepared
 from remit.runs._shield import despite_cancel
 from remit.runs._states import Trigger, next_status
 from remit.runs._tools import RunTools
@@ -135,7 +135,8 @@ class Pipeline:
             await self._keep_plan(self._plan)
         elif self._tools is not None:
             await self._start_clock_early()
-            await self._tools.ensure_open()
+            async with self._in_time():
+                await self._tools.ensure_open()
         feedback: str | None = None
         number = 0
         while True:
@@ -145,7 +146,7 @@ class Pipeline:
                 return await self._judge(work)
             except BrokenChecks as broken:
                 feedback = self._revise(broken.feedback, "checks_failed")
-            except _SentBack as back:
+            except SentBack as back:
                 feedback = self._revise(back.summary, "revisions_exhausted")
 
     def _revise(self, feedback: str, code: str) -> str:
@@ -173,22 +174,29 @@ class Pipeline:
                     raise Ended(Terminal.of("invalid_output", "review", stage=stage_id)) from None
 
     async def _review(self, stage_id: str, work: StageAnswer) -> tuple[StageAnswer, str | None]:
-        before = await self._tools.snapshot() if self._tools and self._tools.opened else None
+        before = await self._snapshot()
         answer = await self._stage(
             "review",
             stage_id,
             completion=work.fields["completion"],
             patch=before.patch if before else None,
         )
-        after = await self._tools.snapshot() if self._tools and self._tools.opened else None
+        after = await self._snapshot()
         await self._record_review(stage_id, answer, after, repairs=repaired_paths(before, after))
         match answer.fields["decision"]:
             case "pass":
                 return answer, after.content_hash if after else None
             case "revise":
-                raise _SentBack(answer.fields["summary"])
+                raise SentBack(answer.fields["summary"])
             case _:
                 raise Ended(Terminal.of("rejected", "rejected", stage=stage_id))
+
+    async def _snapshot(self) -> Snapshot | None:
+        """What there is to review, within the request's time; None: no checkout was opened."""
+        if self._tools is None or self._tools.opened is None:
+            return None
+        async with self._in_time():
+            return await self._tools.snapshot()
 
     async def _record_review(
         self, stage_id: str, answer: StageAnswer, snapshot: Snapshot | None, *, repairs: tuple[str, ...]
@@ -217,7 +225,7 @@ class Pipeline:
             self._commit()
             return Decision(terminal=Terminal.completed(), output=output)
         finalizer = Finalizer(self._context, self._journal, self._work, self._tools, self._context.link)
-        async with until(self._wall_ends, wall_clock_terminal(self._limits.wall_clock_ms)):
+        async with self._in_time():
             await self._tools.ensure_open()
             left_ms = int((self._wall_ends - asyncio.get_running_loop().time()) * 1000)
             snapshot = await finalizer.approve(content_hash=content_hash, remaining_ms=left_ms)
@@ -225,6 +233,10 @@ class Pipeline:
         self._commit()
         end = finalizer.deliver if approved else finalizer.discard
         return await despite_cancel(end(snapshot, output=output))
+
+    def _in_time(self) -> AbstractAsyncContextManager[None]:
+        """Bounds what goes on between stages: a node that doesn't answer can't outlast the request's time."""
+        return until(self._wall_ends, wall_clock_terminal(self._limits.wall_clock_ms))
 
     def _commit(self) -> None:
         """The point of no return; a cancel that was asked for before it still wins."""
@@ -239,7 +251,7 @@ class Pipeline:
             artifacts=[Artifact(name="plan", text=text, media_type="text/markdown; charset=utf-8")],
         )
         if self._tools is not None:
-            async with until(self._wall_ends, wall_clock_terminal(self._limits.wall_clock_ms)):
+            async with self._in_time():
                 await self._tools.ensure_open()
                 await self._tools.store_artifact("plan", text)
 
@@ -366,35 +378,10 @@ class Pipeline:
             started_at=started_at,
             deadline_at=started_at + timedelta(milliseconds=wall_ms),
             limits=self._limits,
-            prepared=self._run_prepared(),
+            prepared=as_prepared(self._context, self._journal, self._prepared),
         )
         return NewEvent(type="run.started", payload=payload, work_id=self._work.root_id)
 
     async def _start_clock_early(self) -> None:
         """Profile `direct` opens its checkout before its first round, on the run's own time."""
         await self._journal.append(self._start_clock())
-
-    def _run_prepared(self) -> RunPrepared | None:
-        prepared, workspace = self._prepared, self._journal.view.workspace
-        if prepared is None or workspace is None or self._context.link is None:
-            return None
-        return RunPrepared(
-            workspace=RunWorkspace(
-                ref=workspace.ref,
-                node_id=self._context.link.node_id,
-                base=prepared.base,
-                isolation=prepared.isolation,
-                sandbox=prepared.sandbox,
-            ),
-            brief_sha256=prepared.brief_sha256,
-            notes=prepared.notes,
-            checks=prepared.checks,
-        )
-
-
-class _SentBack(Exception):
-    """The review wants more work."""
-
-    def __init__(self, summary: str) -> None:
-        super().__init__(summary)
-        self.summary = summary

@@ -15,6 +15,8 @@ from remit.contract import (
     CancelRequest,
     Prepared,
     PrepareRequest,
+    RunPrepared,
+    RunWorkspace,
     StoppedCall,
     Terminal,
     WorkKind,
@@ -58,6 +60,25 @@ async def prepare_run(context: RunContext, journal: RunJournal, work: RunWork) -
             Terminal.of("workspace", "unavailable"), detail=str(_leaf(errors.exceptions[0]))
         ) from None
     return node.result()
+
+
+def as_prepared(context: RunContext, journal: RunJournal, prepared: Prepared | None) -> RunPrepared | None:
+    """What the run's record tells of its preparation; None: it has no workspace."""
+    workspace = journal.view.workspace
+    if prepared is None or workspace is None or context.link is None:
+        return None
+    return RunPrepared(
+        workspace=RunWorkspace(
+            ref=workspace.ref,
+            node_id=context.link.node_id,
+            base=prepared.base,
+            isolation=prepared.isolation,
+            sandbox=prepared.sandbox,
+        ),
+        brief_sha256=prepared.brief_sha256,
+        notes=prepared.notes,
+        checks=prepared.checks,
+    )
 
 
 async def within_queue_time(
@@ -142,7 +163,7 @@ async def _stop(link: NodeLink, request: PrepareRequest, times: RunTimes) -> Sto
     asked = CancelRequest(
         run_id=request.run_id, generation=request.generation, grace_ms=times.cancel_grace_ms
     )
-    async with asyncio.timeout((times.link_grace_ms + times.drain_slack_ms) / 1000):
+    async with asyncio.timeout(times.stop_within_s):
         answer = await link.cancel(asked)
     if not answer.complete:
         raise NodeError("the node couldn't end the run's preparation", reason="unavailable")

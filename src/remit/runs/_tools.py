@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol
 
 from remit.contract import (
+    AbandonedWork,
     ArtifactRequest,
     CancelRequest,
     CheckoutOpened,
@@ -46,12 +47,20 @@ class _StopOnce:
         self._answer: asyncio.Future[StoppedCall | None] | None = None
 
     async def __call__(self) -> StoppedCall | None:
-        """How the call was stopped; None when it had ended. Later callers wait for the first one's answer."""
+        """How the call was stopped; None when it had ended. Later callers wait for the first one's answer.
+
+        Raises:
+            NodeError: Nobody can say whether it has ended; every caller is told so.
+        """
         if self._answer is not None:
             return await asyncio.shield(self._answer)
         self._answer = asyncio.get_running_loop().create_future()
         try:
             stopped = await self._stop()
+        except NodeError as error:
+            self._answer.set_exception(error)
+            self._answer.exception()  # looked at here: often nobody else asks
+            raise
         except BaseException:
             self._answer.set_result(None)
             raise
@@ -95,6 +104,8 @@ class RunTools:
         self.cleaned_up = False
         self.checkout: Residency | None = None
         """Held from when open was sent until the checkout is put away; None: open was never sent."""
+        self.unstopped: list[AbandonedWork] = []
+        """Calls that never answered a stop: abandoned, unless all of the run is stopped later."""
         self.remaining_s: Callable[[], float | None] = lambda: None
         """What stage and run have left; set by the pipeline for each stage."""
         self.delegation: Delegates | None = None
@@ -228,7 +239,14 @@ class RunTools:
         try:
             response = await self._link.tool(request)
         except asyncio.CancelledError:
-            stopped = await despite_cancel(stop())
+            try:
+                stopped = await despite_cancel(stop())
+            except NodeError:
+                # It was asked to end, and nobody can say that it has: the run's own end finds out.
+                item.how = "notified"
+                named = AbandonedWork(work_id=item.work_id, kind=item.kind.value, label=item.label)
+                self.unstopped.append(named)
+                raise
             if stopped is not None:
                 item.how, item.pids = stopped.how, stopped.pids
             raise
@@ -252,16 +270,23 @@ class RunTools:
         return next((spec.plugin for spec in specs if spec.name == name), None)
 
     async def _stop(self, use: ToolUse) -> StoppedCall | None:
-        """Stop one call on the node; answers when its processes are gone."""
-        answer = await self._link.cancel(
-            CancelRequest(
-                run_id=self._context.stored.outside_id,
-                generation=self._context.stored.generation,
-                stage_id=use.stage_id,
-                tool_call_id=use.tool_call_id,
-                grace_ms=self._context.times.cancel_grace_ms,
-            )
+        """Stop one call on the node; answers when its processes are gone.
+
+        Raises:
+            NodeError: The node couldn't be asked, or hasn't answered in the time that a stop may take.
+        """
+        request = CancelRequest(
+            run_id=self._context.stored.outside_id,
+            generation=self._context.stored.generation,
+            stage_id=use.stage_id,
+            tool_call_id=use.tool_call_id,
+            grace_ms=self._context.times.cancel_grace_ms,
         )
+        try:
+            async with asyncio.timeout(self._context.times.stop_within_s):
+                answer = await self._link.cancel(request)
+        except TimeoutError:
+            raise NodeError("the node didn't answer in time", reason="unavailable") from None
         return answer.items[0] if answer.items else None
 
     # ---- the other operations
