@@ -140,7 +140,7 @@ async def test_the_bill_of_the_root_is_every_call_once() -> None:
 
 
 async def test_a_cancel_of_the_root_reaches_every_descendant() -> None:
-    """A cancel goes down to a nested child's last process; each run has its one terminal."""
+    """R1, R3: a cancel goes down to a nested child's last process; each run has its one terminal and receipt."""
     replies = [
         say(PLAN),
         delegate(),
@@ -164,11 +164,13 @@ async def test_a_cancel_of_the_root_reaches_every_descendant() -> None:
             ends = [event.type for event in await world.events(run.id)]
             assert ends.count("run.cancelled") == 1
             assert ends[-1] == "run.cancelled"
+            assert run.cancel is not None
+            assert run.cancel.complete
+            told = {item.work_id: item.how for item in run.cancel.items}
+            assert told[f"{inner.id}.work-1.c1"] == "term", "each run of the tree names what was stopped"
         assert view.cancel is not None
-        assert view.cancel.complete
         kinds = [item.work_id for item in view.cancel.items]
         assert inner.id in kinds
-        assert f"{inner.id}.work-1.c1" in kinds
         assert world.registry.active_count() == 0
         assert world.node.opened == world.node.cleaned == 3
         assert world.link.pending_count() == 0
@@ -197,7 +199,11 @@ async def test_a_child_hangs_below_the_call_that_started_it() -> None:
             view = await driving
         assert view.status is RunStatus.COMPLETED
         (ended,) = await children_of(world, run_id)
-        assert ended.status is RunStatus.CANCELLED
+        assert ended.terminal is not None
+        assert ended.cancel is not None
+        assert (ended.terminal.kind, ended.terminal.code) == ("cancelled", "operator")
+        assert ended.cancel.reason == "the call that started it was stopped"
+        assert f"{below.id}.work-1.c1" in {item.work_id for item in ended.cancel.items}
         assert results_of(world, "work-1", run_id)[0]["status"] == "cancelled"
         assert world.node.tree == {"a.txt": "after\n"}
 
@@ -377,7 +383,10 @@ async def test_a_deadline_of_the_parent_ends_the_child_first() -> None:
         assert view.terminal is not None
         assert (view.terminal.class_, view.terminal.code) == ("budget", "wall_clock")
         (below,) = await children_of(world, view.id)
-        assert below.status.ended
+        assert below.terminal is not None
+        assert below.cancel is not None
+        assert (below.terminal.kind, below.terminal.code) == ("cancelled", "deadline")
+        assert below.cancel.reason == "the time of the run that started it ran out"
         assert below.ended_at is not None
         assert view.ended_at is not None
         assert below.ended_at <= view.ended_at

@@ -192,6 +192,30 @@ async def test_wait_for_an_item_that_was_cancelled_with_its_parent_tells_how_it_
     ]
 
 
+@pytest.mark.parametrize("kept_before", [True, False])
+def test_a_cancel_from_above_has_a_receipt_below_as_well(kept_before: bool) -> None:
+    """R1: what was asked to keep account names what ended after a cancel of its parent's, from that cancel on."""
+    kit = Kit()
+    kit.add("run")
+    kit.add("call", parent="run")
+    if not kept_before:  # born below what is being stopped
+        kit.registry.cancel("s", "run")
+    kit.add("child", session="s2", parent="call", parent_session="s")
+    kit.registry.keep_account("s2", "child")
+    kit.add("done", session="s2", parent="child")
+    kit.registry.finish("s2", "done")
+    kit.add("tool", session="s2", parent="child")
+    if kept_before:
+        kit.registry.cancel("s", "run")
+    kit.clock.pass_ms(9)
+    kit.registry.finish("s2", "tool", "term", pids=(7,))
+    told = kit.registry.closed_items("s2", "child")
+    expected = [("tool", "term", 9, (7,))]
+    assert [(item.work_id, item.how, item.ms, item.pids) for item in told][-1:] == expected
+    assert len(told) == (1 if kept_before else 2)
+    assert "tool" in [item.work_id for item in kit.registry.closed_items("s", "run")]
+
+
 def test_what_was_handed_up_to_a_parent_that_comes_later_is_reached() -> None:
     """B5, R3: a session's last item goes; its child elsewhere hangs below its parent, when that comes."""
     kit = Kit()

@@ -33,9 +33,9 @@ from remit.events import NewEvent
 from remit.primitives import StrictJsonError, clean_text, dump_json, load_json
 from remit.requests import fingerprint, narrow_limits
 from remit.runs._context import RunContext
-from remit.runs._control import CancelAsked, CancelBy, RunControl
+from remit.runs._control import CancelAsked, RunControl
 from remit.runs._journal import RunJournal
-from remit.runs._lineage import MAX_DEPTH, HeldPlace, Offspring, Parentage, limits_left
+from remit.runs._lineage import MAX_DEPTH, HeldPlace, Offspring, Parentage, Why, limits_left
 from remit.runs._ports import Submission
 from remit.runs._shield import despite_cancel
 from remit.runs._work import RunWork, WorkItem
@@ -129,7 +129,7 @@ class Delegation:
         control = RunControl(residencies=Residencies(parent=self._context.control.residencies))
 
         async def stop() -> None:
-            self._ask(control)
+            self._ask(control, self._why_stopped())
 
         with self._work.tool(use, stop=stop) as item:
             child, view = await self._to_the_end(order, limits, control, work_id=item.work_id)
@@ -212,6 +212,7 @@ class Delegation:
                 depth=depth + 1,
                 budget=self._budget,
                 offspring=self._offspring,
+                why_stopped=self._why_stopped,
             ),
         )
 
@@ -251,7 +252,7 @@ class Delegation:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            self._ask(control)
+            self._ask(control, self._why_cut_off())
             await despite_cancel(_ended(task))
             raise
 
@@ -268,13 +269,25 @@ class Delegation:
             child.control.fail(InternalError(f"{type(error).__name__}: {error}", run_id=view.id))
             raise
 
-    def _ask(self, control: RunControl) -> None:
-        """Cancel the child as its parent was; where only the parent's time ran out, as a deadline."""
-        asked = self._context.control.asked
-        by: CancelBy = asked.by if asked is not None else "deadline"
+    def _ask(self, control: RunControl, why: Why) -> None:
+        """Cancel the child."""
         clock = self._context.clock
-        reason = "the run that started it was stopped"
-        control.ask(CancelAsked(by=by, reason=reason, at=clock.now(), at_monotonic=clock.monotonic()))
+        control.ask(
+            CancelAsked(by=why.by, reason=why.reason, at=clock.now(), at_monotonic=clock.monotonic())
+        )
+
+    def _why_stopped(self) -> Why:
+        """Why the call's work is being stopped: with its run, or somebody stopped it alone."""
+        asked = self._context.control.asked
+        if asked is None:
+            return Why(by="operator", reason="the call that started it was stopped")
+        return Why(by=asked.by, reason="the run that started it was stopped")
+
+    def _why_cut_off(self) -> Why:
+        """Why the wait for the child ended: with its run, or only the time of stage or run ran out."""
+        if self._context.control.asked is None:
+            return Why(by="deadline", reason="the time of the run that started it ran out")
+        return self._why_stopped()
 
     # ---- what came of it
 

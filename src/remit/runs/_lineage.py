@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from remit.contract import Limits, LimitWarning
 from remit.primitives import usd_from_micros
+from remit.runs._control import CancelBy
 from remit.usage import Budget
 
 MAX_DEPTH = 2
@@ -46,6 +48,14 @@ class Offspring:
             self.above.add(run_id)
 
 
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Who stops a child run, and in what words."""
+
+    by: CancelBy
+    reason: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parentage:
     """Where a child run comes from."""
@@ -62,6 +72,8 @@ class Parentage:
     """The parent's, from which it spends."""
     offspring: Offspring
     """The parent's, to which it counts."""
+    why_stopped: Callable[[], Why]
+    """Asked when a cancel from above has reached the child."""
 
 
 class HeldPlace:

@@ -89,11 +89,11 @@ class Supervisor:
 
     def _reached(self) -> None:
         """A cancel has reached the run in the registry: its own, or one of the call that it is a child of."""
-        control = self._context.control
-        if self._context.parentage is not None and control.asked is None:
-            now, monotonic = self._context.clock.now(), self._context.clock.monotonic()
-            reason = "the call that started it was stopped"
-            control.ask(CancelAsked(by="caller", reason=reason, at=now, at_monotonic=monotonic))
+        control, parent = self._context.control, self._context.parentage
+        if parent is not None and control.asked is None:
+            why, now = parent.why_stopped(), self._context.clock.now()
+            monotonic = self._context.clock.monotonic()
+            control.ask(CancelAsked(by=why.by, reason=why.reason, at=now, at_monotonic=monotonic))
         self._stop_live()
 
     def _stop_live(self) -> None:

@@ -106,6 +106,8 @@ class RunWork:
             parent_session_id=parent.session_id if parent is not None else None,
         )
         self.registry.register(self.session_id, spec)
+        if parent is not None:  # a cancel of the parent has a receipt for this run, too
+            self.registry.keep_account(self.session_id, self.root_id)
 
     def end(self, how: How) -> None:
         """The run itself has ended."""

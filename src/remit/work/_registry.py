@@ -126,7 +126,7 @@ class WorkRegistry:
         if top is None or top.cancelled:
             return []
         now = self._clock.monotonic()
-        self._tree.subtree_of(top).cancelled_at = now
+        self._tree.subtree_of(top)
         flagged = self._tree.flag(top, now=now)
         self._cleanups.launch([_cleanup(entry, counted=True) for entry in flagged], self._runner.run)
         return [WorkId(entry.session_id, entry.work_id) for entry in flagged]
@@ -215,6 +215,17 @@ class WorkRegistry:
         subtree = self._tree.subtree_of(entry)
         await subtree.wait(below=below)
         return subtree.ended()
+
+    def keep_account(self, session_id: str, work_id: str) -> None:
+        """Keep what ends of an item's subtree after a cancel, also after one that reaches it from above.
+
+        For an item that gives a receipt of its own and has somebody above it: else only the subtree that was
+        cancelled itself is told of.
+        """
+        self._check_thread()
+        entry = self._tree.find(session_id, work_id)
+        if entry is not None:
+            self._tree.subtree_of(entry)
 
     def closed_items(self, session_id: str, work_id: str) -> tuple[ClosedItem, ...]:
         """What has ended of a cancelled item's subtree since the cancel, in that order.

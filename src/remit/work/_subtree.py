@@ -22,12 +22,11 @@ class Subtree:
     until it ends, whatever becomes of its parent.
     """
 
-    __slots__ = ("_alone", "_ended", "_open", "_waiters", "cancelled_at", "top")
+    __slots__ = ("_alone", "_ended", "_open", "_waiters", "top")
 
     def __init__(self, top: Entry) -> None:
         self.top = top
         self._alone: tuple[Subtree, ...] = ()
-        self.cancelled_at = top.cancelled_at if top.cancelled else None
         self._open: dict[Entry, None] = {}
         self._ended: list[ClosedItem] = []
         self._waiters: list[asyncio.Future[None]] = []
@@ -57,7 +56,7 @@ class Subtree:
         self._open.pop(entry, None)
         if not self._open:
             self._alone = ()  # a ring, which would stay until the collector looks
-        if entry.cancelled and self.cancelled_at is not None:
+        if entry.cancelled and self.top.cancelled:  # its own cancel, or one that came from above
             self._ended.append(
                 ClosedItem(
                     session_id=entry.session_id,
@@ -65,7 +64,7 @@ class Subtree:
                     kind=entry.spec.kind,
                     label=entry.spec.label,
                     how=how,
-                    ms=elapsed_ms(self.cancelled_at, now),
+                    ms=elapsed_ms(self.top.cancelled_at, now),
                     pids=tuple(pids),
                 )
             )
