@@ -100,6 +100,12 @@ async def test_a_child_is_a_run_of_its_own_whose_changes_land_in_its_parents() -
         names = [(event.type, event.data["name"]) for event in calls]
         assert ("tool.started", "delegate") in names
         assert ("tool.completed", "delegate") in names
+        link = [
+            (event.type, event.work_id, event.data.get("how"))
+            for event in await world.events(view.id)
+            if event.parent_work_id == f"{view.id}.work-1.d1"
+        ]
+        assert link == [("work.registered", below.id, None), ("work.finished", below.id, "closed")]
         assert world.node.opened == world.node.cleaned == 2
         assert world.registry.active_count() == 0
 
@@ -140,7 +146,7 @@ async def test_the_bill_of_the_root_is_every_call_once() -> None:
 
 
 async def test_a_cancel_of_the_root_reaches_every_descendant() -> None:
-    """R1, R3: a cancel goes down to a nested child's last process; each run has its one terminal and receipt."""
+    """R1, R3: a cancel goes down to a nested child's last process; each has its terminal and receipt."""
     replies = [
         say(PLAN),
         delegate(),

@@ -12,6 +12,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from remit.admission import Binding
 from remit.cli._formats import trouble_words
 from remit.cli._lines import line_of
 from remit.cli._progress import LineProgress, LiveProgress, QuietProgress, logging_to, make_progress
@@ -344,3 +345,24 @@ async def test_every_kind_of_end_can_be_reported() -> None:
             glyphs = glyphs_of(stream)
             console_on(stream, environment={}).print(report(ended, patch="", glyphs=glyphs, width=100))
             assert CODES[class_][code] in stream.getvalue().replace("\n", " ")
+
+
+async def test_a_call_that_started_a_run_names_it() -> None:
+    """From the parent's story a reader gets to the child's: plain lines and tree name its id."""
+    delegate = PoolReply(calls=[("d1", "delegate", '{"prompt": "Write b.txt."}')], finish="tool_calls")
+    child = [PoolReply(text=PLAN), PoolReply(calls=[WRITE], finish="tool_calls"), PoolReply(text=WORK)]
+    replies = [PoolReply(text=PLAN), delegate, *child, *[PoolReply(text=text) for text in (PASS, WORK, PASS)]]
+    async with run_world(*replies) as world:
+        binding = Binding(name="reviewed", workspace="tree", delegate=True)
+        view = await world.drive(binding=binding)
+        runs, _ = await world.store.list_runs(limit=9)
+        below = next(run.view.id for run in runs if run.view.parent_run_id == view.id)
+        events = await world.events(view.id)
+    story = Story()
+    lines: list[str | None] = []
+    for event in events:
+        story.add(event)
+        lines.append(line_of(event, story, glyphs_of(io.StringIO())))
+    (line,) = [line for line in lines if line is not None and "delegate" in line]
+    assert line.startswith(f"work-1: delegate Write b.txt. ({below}, ")
+    assert any(below in line for line in drawn(story, width=120, live=False))

@@ -80,6 +80,19 @@ def test_relative_paths_are_relative_to_their_file(home: Path, tmp_path: Path) -
     assert config.providers["demo"].script == str(tmp_path / "p/s.yaml")
 
 
+@pytest.mark.parametrize("by", ["steps", "a link"])
+def test_a_relative_root_is_a_place_without_steps_and_links(home: Path, tmp_path: Path, by: str) -> None:
+    """However the file is reached, `--config ../remit.toml` too, a relative root is where it lies."""
+    text = '[[nodes.local.workspaces]]\nref = "app"\nroot = "../q/src"\nmounts = ["../data"]\n'
+    write(tmp_path / "p/remit.toml", text)
+    (tmp_path / "p/a").mkdir()
+    (tmp_path / "l").symlink_to(tmp_path / "p")
+    named = tmp_path / ("p/a/../remit.toml" if by == "steps" else "l/remit.toml")
+    config = load_config(environment={"HOME": str(home)}, folder=tmp_path, named=named)
+    assert config.workspaces["app"].root == tmp_path / "q/src"
+    assert [mount.source for mount in config.workspaces["app"].mounts] == [tmp_path / "data"]
+
+
 BAD = [
     ("[host\n", "line 1"),
     ("[host]\nmax_runing = 1\n", "host.max_runing"),

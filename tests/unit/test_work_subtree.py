@@ -194,7 +194,7 @@ async def test_wait_for_an_item_that_was_cancelled_with_its_parent_tells_how_it_
 
 @pytest.mark.parametrize("kept_before", [True, False])
 def test_a_cancel_from_above_has_a_receipt_below_as_well(kept_before: bool) -> None:
-    """R1: what was asked to keep account names what ended after a cancel of its parent's, from that cancel on."""
+    """R1: an account that was asked for names what ended after a cancel from above, from then on."""
     kit = Kit()
     kit.add("run")
     kit.add("call", parent="run")

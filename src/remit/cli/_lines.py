@@ -15,6 +15,7 @@ from remit.cli._formats import (
 )
 from remit.cli._screen import Glyphs
 from remit.cli._story import StageStory, Story
+from remit.cli._words import one_line
 from remit.contract import (
     AttemptEnded,
     CheckCompleted,
@@ -54,8 +55,10 @@ def line_of(event: Event, story: Story, glyphs: Glyphs) -> str | None:
 def _tool_line(done: ToolCompleted, story: Story) -> str:
     stage = story.find_stage(done.stage_id)
     calls = stage.calls if stage is not None else []
-    label = next((call.started.label for call in calls if call.started.tool_call_id == done.tool_call_id), "")
-    return f"{done.stage_id}: {label_of(done.name, label, width=_LABEL_CHARS)} ({call_words(done)})"
+    call = next((call for call in calls if call.started.tool_call_id == done.tool_call_id), None)
+    label = call.started.label if call is not None else ""
+    child = f"{one_line(call.child_id, width=40)}, " if call is not None and call.child_id else ""
+    return f"{done.stage_id}: {label_of(done.name, label, width=_LABEL_CHARS)} ({child}{call_words(done)})"
 
 
 def _stage_line(stage: StageStory) -> str:

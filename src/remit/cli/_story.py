@@ -25,6 +25,8 @@ from remit.contract import (
     StageStarted,
     ToolCompleted,
     ToolStarted,
+    WorkKind,
+    WorkRegistered,
 )
 from remit.events import EPHEMERAL_TYPES, Event, payload_of
 from remit.runs import fold_event
@@ -42,6 +44,8 @@ class CallStory:
     round: int
     started_at: datetime
     completed: ToolCompleted | None = None
+    child_id: str | None = None
+    """The run that it started."""
 
     @property
     def went_well(self) -> bool:
@@ -152,6 +156,8 @@ class Story:
         self.view = fold_event(self.view, event)
         payload = payload_of(event)
         self._add_to_run(payload)
+        if isinstance(payload, WorkRegistered) and payload.kind == WorkKind.RUN:
+            self._name_child(event)
         stage = self.find_stage(getattr(payload, "stage_id", ""))
         if isinstance(payload, StageStarted):
             self.stages.append(StageStory(stage_id=payload.stage_id, started_at=event.at))
@@ -167,6 +173,13 @@ class Story:
         """The stage that goes on now."""
         last = self.stages[-1] if self.stages else None
         return last if last is not None and last.state == "running" else None
+
+    def _name_child(self, event: Event) -> None:
+        """A call of this run has started a run of its own."""
+        for stage in self.stages:
+            for call in stage.calls:
+                if event.parent_work_id == f"{event.run_id}.{stage.stage_id}.{call.started.tool_call_id}":
+                    call.child_id = event.work_id
 
     def _hear(self, event: Event) -> None:
         stage = self.find_stage(str(event.data.get("stage_id")))

@@ -176,8 +176,10 @@ class Tree:
     def _outcome(self, call: CallStory) -> str:
         done = call.completed
         if done is None:
-            return duration(between_ms(call.started_at, self._now)) if self._live else "stopped"
-        return call_words(done)
+            words = duration(between_ms(call.started_at, self._now)) if self._live else "stopped"
+        else:
+            words = call_words(done)
+        return words if call.child_id is None else f"{one_line(call.child_id, width=40)}, {words}"
 
     def _asking(self, stage: StageStory) -> Text | None:
         """The request in flight, or the one that went wrong and that nothing has followed yet."""

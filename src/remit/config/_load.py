@@ -255,7 +255,7 @@ def _with_placed_lists(table: Any, folder: Path) -> Any:
 
 def _placed_item(item: Any, folder: Path) -> Any:
     if isinstance(item, str) and item:
-        return str(folder / Path(item).expanduser())
+        return _seen_from(folder, item)
     return _placed(item, folder, ("source",))
 
 
@@ -266,8 +266,17 @@ def _placed(table: Any, folder: Path, keys: Sequence[str]) -> Any:
     for key in keys:
         value = placed.get(key)
         if isinstance(value, str) and value:
-            placed[key] = str(folder / Path(value).expanduser())
+            placed[key] = _seen_from(folder, value)
     return placed
+
+
+def _seen_from(folder: Path, text: str) -> str:
+    """A path as the file that stands in a folder means it: one that is relative has no links or steps.
+
+    Sandboxes and checkouts need the place itself, and `--config ../remit.toml` is as good as any.
+    """
+    path = Path(text).expanduser()
+    return str(path) if path.is_absolute() else os.path.normpath(os.path.realpath(folder) / path)
 
 
 # ---- tables

@@ -190,7 +190,10 @@ class ToolCompleted(Model):
 
 
 class WorkRegistered(Model):
-    """A piece of work that has no events of its own began."""
+    """A piece of work that has no events of its own in this log began: a node's call, or a child run.
+
+    A child run's work id and label are its run id; it hangs below the call that starts it.
+    """
 
     kind: str
     label: str
@@ -202,6 +205,8 @@ class WorkFinished(Model):
     kind: str
     label: str
     how: How
+    duration_ms: int | None = None
+    """How long it took; None: nobody knows. What a node did is put on record in pairs, after it ended."""
 
 
 class WorkCleanupFailed(Model):

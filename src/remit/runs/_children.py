@@ -167,10 +167,11 @@ class Delegation:
             raise _Refused("denied", "nothing is left of this run's limits for a child run; do it here")
         return narrow_limits(left, order.limits)
 
-    async def _start(self, order: _Order, limits: Limits, control: RunControl, *, work_id: str) -> RunContext:
+    async def _start(
+        self, request: RunRequest, limits: Limits, control: RunControl, *, work_id: str
+    ) -> RunContext:
         """Store the child and claim it for this host."""
         context, stored = self._context, self._context.stored
-        request = self._request(order)
         run_id = cast("str", request.id)
         parent = self._journal.view
         view = RunView(
@@ -243,10 +244,20 @@ class Delegation:
         self, order: _Order, limits: Limits, control: RunControl, *, work_id: str
     ) -> tuple[RunContext, RunView]:
         """Start the child and drive it. One piece: what is stored is driven, whoever gives up meanwhile."""
+        request = self._request(order)
+        told = self._work.child(cast("str", request.id), parent=work_id)
 
         async def start_and_drive() -> tuple[RunContext, RunView]:
-            child = await self._start(order, limits, control, work_id=work_id)
-            return child, await self._watched(child)
+            await self._journal.append(told.registered())  # whoever follows the parent finds the child by it
+            told.how = "not_started"
+            try:
+                child = await self._start(request, limits, control, work_id=work_id)
+                told.how = "abandoned"
+                view = await self._watched(child)
+                told.how = "closed"
+                return child, view
+            finally:
+                self._journal.note(told.finished())
 
         task = asyncio.get_running_loop().create_task(start_and_drive(), name=f"child of {work_id}")
         try:
@@ -272,9 +283,7 @@ class Delegation:
     def _ask(self, control: RunControl, why: Why) -> None:
         """Cancel the child."""
         clock = self._context.clock
-        control.ask(
-            CancelAsked(by=why.by, reason=why.reason, at=clock.now(), at_monotonic=clock.monotonic())
-        )
+        control.ask(CancelAsked(by=why.by, reason=why.reason, at=clock.now(), at_monotonic=clock.monotonic()))
 
     def _why_stopped(self) -> Why:
         """Why the call's work is being stopped: with its run, or somebody stopped it alone."""

@@ -11,6 +11,7 @@ from remit.contract import (
     AttemptEnded,
     AttemptStarted,
     AttemptUsage,
+    How,
     RunStatus,
     RunView,
     StageCompleted,
@@ -21,6 +22,7 @@ from remit.contract import (
     ToolStarted,
     ToolStatus,
     WorkFinished,
+    WorkKind,
     WorkRegistered,
 )
 from remit.errors import InternalError
@@ -78,10 +80,23 @@ def _end_of(event: Event, children: Sequence[RunView], terminal: Terminal) -> Ne
             ended = StageFailed(stage_id=payload.stage_id, class_=terminal.class_, code=terminal.code)
         case WorkRegistered():
             type_ = "work.finished"
-            ended = WorkFinished(kind=payload.kind, label=payload.label, how="abandoned")
+            ended = WorkFinished(
+                kind=payload.kind, label=payload.label, how=_how_of(event, payload, children)
+            )
         case _:
             raise InternalError(f"a {event.type} has no end")
     return NewEvent(type=type_, payload=ended, work_id=event.work_id, parent_work_id=event.parent_work_id)
+
+
+def _how_of(event: Event, began: WorkRegistered, children: Sequence[RunView]) -> How:
+    """A node's work is abandoned; a child run may never have been stored, or may have ended before."""
+    if began.kind != WorkKind.RUN:
+        return "abandoned"
+    child = next((view for view in children if view.id == event.work_id), None)
+    if child is None:
+        return "not_started"
+    lost = child.terminal is not None and child.terminal.class_ == "lost"
+    return "abandoned" if lost else "already_ended"
 
 
 def _interrupted(started: AttemptStarted) -> AttemptEnded:

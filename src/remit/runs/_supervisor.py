@@ -43,6 +43,7 @@ class Supervisor:
             session_id=name_in_host(context.stored.tenant, view.session_id),
             run_id=view.id,
             residencies=context.control.residencies,
+            clock=context.clock,
             note=self._journal.note,
         )
         self._tools = (

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from remit.contract import How, WorkFinished, WorkKind, WorkRegistered
 from remit.events import NewEvent
+from remit.primitives import Clock
 from remit.stages import ToolUse, call_label
 from remit.work import (
     CancelToken,
@@ -26,9 +27,9 @@ from remit.work import (
 class WorkItem:
     """One registered piece of work, from the side of whoever does it."""
 
-    __slots__ = ("how", "kind", "label", "parent", "pids", "work_id")
+    __slots__ = ("_began", "_clock", "how", "kind", "label", "parent", "pids", "work_id")
 
-    def __init__(self, kind: WorkKind, label: str, work_id: str, parent: str | None) -> None:
+    def __init__(self, kind: WorkKind, label: str, *, work_id: str, parent: str | None, clock: Clock) -> None:
         self.kind = kind
         self.label = label
         self.work_id = work_id
@@ -36,6 +37,8 @@ class WorkItem:
         self.how: How = "closed"
         """How it ends, unless told otherwise."""
         self.pids: tuple[int, ...] = ()
+        self._clock = clock
+        self._began = clock.monotonic()
 
     def registered(self) -> NewEvent:
         """The fact that it began, for kinds without events of their own."""
@@ -47,10 +50,11 @@ class WorkItem:
         )
 
     def finished(self) -> NewEvent:
-        """The fact that it ended."""
+        """The fact that it ended, now."""
+        took_ms = int((self._clock.monotonic() - self._began) * 1000)
         return NewEvent(
             type="work.finished",
-            payload=WorkFinished(kind=self.kind.value, label=self.label, how=self.how),
+            payload=WorkFinished(kind=self.kind.value, label=self.label, how=self.how, duration_ms=took_ms),
             work_id=self.work_id,
             parent_work_id=self.parent,
         )
@@ -67,6 +71,7 @@ class RunWork:
         session_id: The run's session, as the registry knows it.
         run_id: The run.
         residencies: The run's.
+        clock: How long each piece took.
         note: Told of the beginning and the end of each node call, once it has ended.
     """
 
@@ -77,12 +82,14 @@ class RunWork:
         session_id: str,
         run_id: str,
         residencies: Residencies,
+        clock: Clock,
         note: Callable[[NewEvent, NewEvent], object] = lambda began, ended: None,
     ) -> None:
         self.registry = registry
         self.residencies = residencies
         self.session_id = session_id
         self.root_id = run_id
+        self._clock = clock
         self._numbers = itertools.count(1)
         self._note = note
 
@@ -131,7 +138,7 @@ class RunWork:
         """
         if kind is WorkKind.NODE_CALL:
             name = f"{name}-{next(self._numbers)}"
-        item = WorkItem(kind, label, self.id_of(name), parent or self.root_id)
+        item = self._piece(kind, label, work_id=self.id_of(name), parent=parent or self.root_id)
         with self.residencies.acquire(residency or kind.value):
             self._register(kind, label, item.work_id, item.parent, ScopeHandle(stop))
             try:
@@ -145,7 +152,8 @@ class RunWork:
     def tool(self, use: ToolUse, *, stop: Callable[[], Awaitable[object]]) -> Generator[WorkItem]:
         """A tool call; `stop` asks the node to end it."""
         work_id = self.id_of(f"{use.stage_id}.{use.tool_call_id}")
-        item = WorkItem(WorkKind.TOOL, self._label_of(use), work_id, self.id_of(use.stage_id))
+        parent, label = self.id_of(use.stage_id), self._label_of(use)
+        item = self._piece(WorkKind.TOOL, label, work_id=work_id, parent=parent)
         handle = NodeCallHandle(stop)
         with self.residencies.acquire(WorkKind.TOOL.value):
             self._register(
@@ -160,7 +168,8 @@ class RunWork:
     def invocation(self, use: ToolUse, *, plugin_id: str, token: CancelToken) -> Generator[WorkItem]:
         """A call of an MCP server's tool; a cancel trips the token."""
         work_id = self.id_of(f"{use.stage_id}.{use.tool_call_id}")
-        item = WorkItem(WorkKind.PLUGIN_INVOCATION, self._label_of(use), work_id, self.id_of(use.stage_id))
+        parent, label = self.id_of(use.stage_id), self._label_of(use)
+        item = self._piece(WorkKind.PLUGIN_INVOCATION, label, work_id=work_id, parent=parent)
         with self.residencies.acquire(WorkKind.PLUGIN_INVOCATION.value):
             self._register(
                 WorkKind.PLUGIN_INVOCATION,
@@ -183,6 +192,13 @@ class RunWork:
         """
         about = call_label(use.arguments, mask=self.registry.mask)
         return f"{use.name}: {about}" if about else use.name
+
+    def child(self, run_id: str, *, parent: str) -> WorkItem:
+        """A child run, as this run's log tells of it; it registers itself when it is driven."""
+        return self._piece(WorkKind.RUN, run_id, work_id=run_id, parent=parent)
+
+    def _piece(self, kind: WorkKind, label: str, *, work_id: str, parent: str | None) -> WorkItem:
+        return WorkItem(kind, label, work_id=work_id, parent=parent, clock=self._clock)
 
     def cancel(self) -> None:
         """Flag the run and all below it, and ask each to stop; waits for nothing."""
