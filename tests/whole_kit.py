@@ -308,13 +308,16 @@ class Ended:
         assert self.types.count("run.settling") == 1
         self._check_pairs("tool.started", "tool.completed", "tool_call_id", "stage_id")
         self._check_pairs("work.registered", "work.finished", "kind", "label")
-        known = {self.view.id}
+        assert all(data["duration_ms"] is not None for data in self.of_type("work.finished"))
+        known, at = {self.view.id}, self.events[0].at
         for event in self.events:
+            assert event.at >= at, event
+            at = event.at
             assert event.work_id is not None, event
             assert event.parent_work_id is None or event.parent_work_id in known, event
             assert (event.parent_work_id is None) == (event.work_id == self.view.id), event
             known.add(event.work_id)
-        assert {data["kind"] for data in self.of_type("work.registered")} <= {"node_call"}
+        assert {data["kind"] for data in self.of_type("work.registered")} <= {"node_call", "run"}
         begun = [data["attempt_id"] for data in self.of_type("attempt.started")]
         ended = [
             data["attempt_id"]
