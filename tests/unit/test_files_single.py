@@ -299,9 +299,9 @@ def test_files_move_never_overwrites(root: Path, call: Call) -> None:
 
 def test_files_move_without_renameat2(root: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     """R34: where the C library has no such call the same holds."""
-    from remit.workspaces.keeper import _places
+    from remit.workspaces.keeper import _renaming
 
-    monkeypatch.setattr(_places, "_libc", object())
+    monkeypatch.setattr(_renaming, "_libc", object())
     test_files_move_never_overwrites(root, call)
 
 

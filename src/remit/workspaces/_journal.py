@@ -14,10 +14,9 @@ needs no space; after a crash `recover` does the same, unless every path had got
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
+import logging
 import os
-import stat
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass
@@ -25,17 +24,17 @@ from pathlib import Path
 from typing import Any
 
 from remit.workspaces._changes import Content
-from remit.workspaces._placing import Attributes, Placed, Plan, Step, look_at, split
-from remit.workspaces.keeper._tree import opened_folder_at
+from remit.workspaces._placing import Attributes, Placed, Plan, Seen, Step, facts_at, look_at, look_in, split
+from remit.workspaces._staging import attributes_of, copy_attributes, give, unfinished, write_new
+from remit.workspaces.keeper._renaming import exchange, rename_into_free
+from remit.workspaces.keeper._tree import opened_folder_at, show_path
 
 __all__ = ["Fault", "Journal", "TreeMoved", "execute", "finish", "is_done", "roll_back", "write_synced"]
 
 Fault = Callable[[str], None]
 """Called with the name of every step before it is done; tests make it raise."""
 
-_COPIED_ATTRIBUTES = ("user.", "system.posix_acl_access")
-_CHUNK = 1 << 20
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_log = logging.getLogger(__name__)
 
 
 class TreeMoved(Exception):
@@ -123,14 +122,15 @@ def execute(root_fd: int, journal: Journal, fault: Fault) -> None:
         fault(f"stage {placed.step.path}")
         _stage(root_fd, placed, blobs)
     for placed in plan.placed:
-        if placed.step.before:
+        if placed.step.before and placed.step.after:
             fault(f"keep {placed.step.path}")
             _keep_old(root_fd, placed)
     for placed in plan.placed:
         if placed.step.after is None:
             fault(f"remove {placed.step.path}")
             _require_unmoved(root_fd, placed)
-            _unlink(root_fd, placed.step.path)
+            fault(f"take {placed.step.path}")
+            _take_out(root_fd, placed)
     for folder, _ in plan.emptied_folders:
         fault(f"rmdir {folder}")
         _rmdir(root_fd, folder)
@@ -141,6 +141,7 @@ def execute(root_fd: int, journal: Journal, fault: Fault) -> None:
         if placed.step.after:
             fault(f"replace {placed.step.path}")
             _require_unmoved(root_fd, placed)
+            fault(f"place {placed.step.path}")
             _take_place(root_fd, placed)
     fault("sync")
     _sync(root_fd, plan)
@@ -151,10 +152,30 @@ def finish(root_fd: int, plan: Plan, fault: Fault) -> None:
     for placed in plan.placed:
         fault(f"clean {placed.step.path}")
         with suppress(OSError), _anchor(root_fd, placed) as fd:
-            for name in (placed.new, placed.old):
-                with suppress(FileNotFoundError):
-                    os.unlink(name, dir_fd=fd)
+            if _holds_ours(fd, placed):
+                _unlink_spare(fd, placed.new)
+            else:
+                path, spare = (
+                    show_path(placed.step.path),
+                    show_path(f"{placed.anchor}/{placed.new}".lstrip("/")),
+                )
+                _log.warning("somebody saved %s while it was being replaced; that lies in %s", path, spare)
+            for name in (placed.old, unfinished(placed.new)):
+                _unlink_spare(fd, name)
     _sync(root_fd, plan)
+
+
+def _holds_ours(anchor: int, placed: Placed) -> bool:
+    """Whether nothing is lost with the spare name: it holds the old content, the new one, or nothing."""
+    try:
+        if facts_at(os.stat(placed.new, dir_fd=anchor, follow_symlinks=False)) == placed.facts:
+            return True
+        seen = look_in(anchor, placed.new)
+    except FileNotFoundError:
+        return True
+    # New content gets this name once it is whole.
+    sides = [content for content in (placed.step.before, placed.step.after) if content]
+    return any(seen.holds(content) for content in sides)
 
 
 def is_done(root_fd: int, plan: Plan) -> bool:
@@ -185,11 +206,20 @@ def roll_back(root_fd: int, journal: Journal, fault: Fault) -> tuple[str, ...]:
 
 
 def _take_away(root_fd: int, placed: Placed, touched: list[str]) -> None:
-    seen = look_at(root_fd, placed.step.path)
-    if seen.kind == "content" and seen.holds(placed.step.after):
-        _unlink(root_fd, placed.step.path)
-    elif seen.kind in ("content", "special"):
-        touched.append(placed.step.path)
+    """Remove what was put at a path that had been free."""
+    step = placed.step
+    seen = look_at(root_fd, step.path)
+    if seen.kind not in ("content", "special"):
+        return
+    folders, name = split(step.path)
+    with _anchor(root_fd, placed) as anchor, opened_folder_at(root_fd, folders) as fd:
+        if not seen.holds(step.after) or _find_in(anchor, placed.new):  # what still waits wasn't put there
+            touched.append(step.path)
+            return
+        os.rename(name, placed.new, src_dir_fd=fd, dst_dir_fd=anchor)
+        if not look_in(anchor, placed.new).holds(step.after):  # saved by somebody between the two looks
+            rename_into_free(anchor, placed.new, fd, name)
+            touched.append(step.path)
 
 
 def _put_back(root_fd: int, placed: Placed, before: Content, blobs: Path, touched: list[str]) -> None:
@@ -203,13 +233,57 @@ def _put_back(root_fd: int, placed: Placed, before: Content, blobs: Path, touche
         return
     folders, name = split(step.path)
     with _anchor(root_fd, placed) as anchor, opened_folder_at(root_fd, folders) as fd:
+        spare = _find_old(anchor, placed, before, blobs)
         try:
-            os.rename(placed.old, name, src_dir_fd=anchor, dst_dir_fd=fd)
-        except FileNotFoundError:  # this file system made no link: the bytes are in the node's folder
-            with suppress(FileNotFoundError):
-                os.unlink(placed.new, dir_fd=anchor)
-            _write_new(anchor, placed.new, before, blobs, placed.attributes)
-            os.rename(placed.new, name, src_dir_fd=anchor, dst_dir_fd=fd)
+            if spare is None:
+                raise TreeMoved(step.path)
+            _put_in(anchor, spare, fd, name, expected=step.after)
+        except TreeMoved:
+            touched.append(step.path)
+
+
+def _find_old(anchor: int, placed: Placed, before: Content, blobs: Path) -> str | None:
+    """A spare name that holds the old content, the file itself where that is still there.
+
+    None: nothing was put at the path, or taken from it: that it looks so is somebody else's doing.
+    """
+    after = placed.step.after
+    taken, kept = _find_in(anchor, placed.new), _find_in(anchor, placed.old)
+    if after is None:
+        return placed.new if taken and taken.holds(before) else None
+    if taken and taken.holds(after):  # it still waits
+        return None
+    for name, seen in ((placed.old, kept), (placed.new, taken)):
+        if seen and seen.holds(before):
+            return name
+    # This file system makes no links, and can't exchange: the bytes are in the node's folder.
+    write_new(anchor, placed.new, before, blobs, placed.attributes)
+    return placed.new
+
+
+def _find_in(anchor: int, name: str) -> Seen | None:
+    try:
+        return look_in(anchor, name)
+    except FileNotFoundError:
+        return None
+
+
+def _put_in(anchor: int, spare: str, fd: int, name: str, *, expected: Content | None) -> None:
+    """Move a spare file to its place, if that holds what was expected.
+
+    Raises:
+        TreeMoved: It doesn't, and is as it was.
+    """
+    try:
+        if expected is None:
+            rename_into_free(anchor, spare, fd, name)
+        elif not exchange(anchor, spare, fd, name):
+            os.rename(spare, name, src_dir_fd=anchor, dst_dir_fd=fd)
+        elif not look_in(anchor, spare).holds(expected):
+            exchange(anchor, spare, fd, name)
+            raise TreeMoved(name)
+    except (FileExistsError, FileNotFoundError):
+        raise TreeMoved(name) from None
 
 
 def _stage(root_fd: int, placed: Placed, blobs: Path) -> None:
@@ -221,79 +295,9 @@ def _stage(root_fd: int, placed: Placed, blobs: Path) -> None:
     replaces = step.before is not None and (step.before.mode == "120000") == is_link
     attributes = placed.attributes if replaces else step.attributes
     with _anchor(root_fd, placed) as anchor:
-        _write_new(anchor, placed.new, step.after, blobs, attributes)
+        write_new(anchor, placed.new, step.after, blobs, attributes)
         if replaces and not is_link:
-            _copy_attributes(root_fd, step.path, anchor, placed.new)
-
-
-def _write_new(anchor: int, name: str, content: Content, blobs: Path, attributes: Attributes | None) -> None:
-    if content.mode == "120000":
-        os.symlink((blobs / content.sha256).read_bytes(), os.fsencode(name), dir_fd=anchor)
-        _give(name, anchor, attributes or _attributes_of(os.fstat(anchor)))
-        return
-    fd = os.open(name, _CREATE, 0o600, dir_fd=anchor)
-    try:
-        _write_blob(fd, blobs / content.sha256)
-        _give(fd, None, attributes or _attributes_of(os.fstat(anchor)))
-        os.fchmod(fd, _permissions(content, attributes, os.fstat(anchor).st_mode))
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def _write_blob(fd: int, blob: Path) -> None:
-    """Copy kept bytes, which must still be those of their name."""
-    digest = hashlib.sha256()
-    with blob.open("rb") as source:
-        while chunk := source.read(_CHUNK):
-            digest.update(chunk)
-            view = memoryview(chunk)
-            while view:
-                view = view[os.write(fd, view) :]
-    if digest.hexdigest() != blob.name:
-        raise OSError(errno.EIO, "the kept bytes are damaged")
-
-
-def _permissions(content: Content, attributes: Attributes | None, folder_mode: int) -> int:
-    """The permissions of what it replaces, or those that its folder has; executable as git says."""
-    mode = attributes[0] if attributes else folder_mode & 0o666
-    if content.mode == "100644":
-        return mode & ~0o111
-    return mode if mode & 0o100 else mode | (mode & 0o444) >> 2
-
-
-def _attributes_of(info: os.stat_result) -> Attributes:
-    return stat.S_IMODE(info.st_mode), info.st_uid, info.st_gid
-
-
-def _give(what: int | str, dir_fd: int | None, attributes: Attributes) -> None:
-    """Set owner and group, as far as this user may."""
-    _, owner, group = attributes
-    info = os.stat(what, dir_fd=dir_fd, follow_symlinks=isinstance(what, int))
-    for uid, gid in ((owner, group), (-1, group)):
-        if (info.st_uid, info.st_gid) != (owner, group):
-            try:
-                os.chown(what, uid, gid, dir_fd=dir_fd, follow_symlinks=isinstance(what, int))
-                return
-            except PermissionError:
-                continue
-
-
-def _copy_attributes(root_fd: int, path: str, anchor: int, new: str) -> None:
-    """Take over extended attributes and access lists, where there are any."""
-    if not hasattr(os, "listxattr"):
-        return
-    folders, name = split(path)
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with suppress(OSError), opened_folder_at(root_fd, folders) as fd:
-        source, target = os.open(name, flags, dir_fd=fd), os.open(new, flags, dir_fd=anchor)
-        try:
-            for attribute in os.listxattr(source):
-                if attribute.startswith(_COPIED_ATTRIBUTES):
-                    os.setxattr(target, attribute, os.getxattr(source, attribute))
-        finally:
-            os.close(source)
-            os.close(target)
+            copy_attributes(root_fd, step.path, anchor, placed.new)
 
 
 def _keep_old(root_fd: int, placed: Placed) -> None:
@@ -318,27 +322,54 @@ def _require_unmoved(root_fd: int, placed: Placed) -> None:
     try:
         with opened_folder_at(root_fd, folders) as fd:
             info = os.stat(name, dir_fd=fd, follow_symlinks=False)
-            facts = (info.st_ino, info.st_size, info.st_mtime_ns)
+            facts = facts_at(info)
     except FileNotFoundError:
         facts = None
     if facts != (placed.facts if placed.step.before else None):
         raise TreeMoved(placed.step.path)
 
 
-def _take_place(root_fd: int, placed: Placed) -> None:
+def _take_out(root_fd: int, placed: Placed) -> None:
+    """Move what is to go to its spare name; if somebody has saved in that very moment, it goes back."""
     folders, name = split(placed.step.path)
     with _anchor(root_fd, placed) as anchor, opened_folder_at(root_fd, folders) as fd:
-        os.rename(placed.new, name, src_dir_fd=anchor, dst_dir_fd=fd)
+        try:
+            os.rename(name, placed.new, src_dir_fd=fd, dst_dir_fd=anchor)
+        except FileNotFoundError:
+            raise TreeMoved(placed.step.path) from None
+        if not _is_old(anchor, placed):
+            rename_into_free(anchor, placed.new, fd, name)
+            raise TreeMoved(placed.step.path)
+
+
+def _take_place(root_fd: int, placed: Placed) -> None:
+    """Put new content at its place in one step; what somebody has saved there in that very moment stays."""
+    folders, name = split(placed.step.path)
+    with _anchor(root_fd, placed) as anchor, opened_folder_at(root_fd, folders) as fd:
+        try:
+            if placed.step.before is None:
+                rename_into_free(anchor, placed.new, fd, name)
+            elif not exchange(anchor, placed.new, fd, name):  # this file system can't
+                os.rename(placed.new, name, src_dir_fd=anchor, dst_dir_fd=fd)
+            elif not _is_old(anchor, placed):
+                exchange(anchor, placed.new, fd, name)
+                raise TreeMoved(placed.step.path)
+        except (FileExistsError, FileNotFoundError):
+            raise TreeMoved(placed.step.path) from None
+
+
+def _is_old(anchor: int, placed: Placed) -> bool:
+    """Whether the spare name for what is new now holds what was at the path, as it was."""
+    return facts_at(os.stat(placed.new, dir_fd=anchor, follow_symlinks=False)) == placed.facts
 
 
 def _anchor(root_fd: int, placed: Placed) -> AbstractContextManager[int]:
     return opened_folder_at(root_fd, [part for part in placed.anchor.split("/") if part])
 
 
-def _unlink(root_fd: int, path: str) -> None:
-    folders, name = split(path)
-    with opened_folder_at(root_fd, folders) as fd:
-        os.unlink(name, dir_fd=fd)
+def _unlink_spare(anchor: int, name: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=anchor)
 
 
 def _rmdir(root_fd: int, folder: str) -> None:
@@ -351,9 +382,9 @@ def _mkdir(root_fd: int, folder: str, attributes: Attributes | None) -> None:
     folders, name = split(folder)
     with opened_folder_at(root_fd, folders) as fd:
         os.mkdir(name, 0o700, dir_fd=fd)
-        wanted = attributes or _attributes_of(os.fstat(fd))
+        wanted = attributes or attributes_of(os.fstat(fd))
         with opened_folder_at(fd, (name,)) as made:
-            _give(made, None, wanted)
+            give(made, None, wanted)
             os.fchmod(made, wanted[0])
 
 

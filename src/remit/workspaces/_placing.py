@@ -12,7 +12,18 @@ from typing import Literal
 from remit.workspaces._changes import Content
 from remit.workspaces.keeper._tree import TreeTooLarge, copy_regular, git_mode, opened_folder_at, read_link_at
 
-__all__ = ["Attributes", "Placed", "Plan", "Seen", "Step", "look_at", "make_plan", "split"]
+__all__ = [
+    "Attributes",
+    "Placed",
+    "Plan",
+    "Seen",
+    "Step",
+    "facts_at",
+    "look_at",
+    "look_in",
+    "make_plan",
+    "split",
+]
 
 _HASHED_AT_MOST = 1 << 30
 Attributes = tuple[int, int, int]
@@ -55,13 +66,13 @@ class Placed:
     anchor: str
     """The nearest folder above that stays; spare names lie there."""
     new: str
-    """Name of the new content until it takes its place."""
+    """Name of the new content until it takes its place; from then on, of what was there."""
     old: str
-    """Name that keeps the old content until all is done."""
+    """A second name of what is to be replaced, until all is done."""
     attributes: Attributes | None
     """What lay at the path before; None: nothing."""
-    facts: tuple[int, int, int] | None
-    """Its inode, size and time of change."""
+    facts: tuple[int, ...] | None
+    """Its inode, size, time of change and mode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +111,7 @@ def look_at(root_fd: int, path: str) -> Seen:
             return Seen("blocked", blocked_by="/".join(folders[: length + 1]))
     try:
         with opened_folder_at(root_fd, folders) as fd:
-            return _look_in(fd, name)
+            return look_in(fd, name)
     except FileNotFoundError:
         return Seen("absent")
     except NotADirectoryError:
@@ -115,7 +126,12 @@ def _lstat(root_fd: int, folders: Sequence[str], name: str) -> os.stat_result | 
         return None
 
 
-def _look_in(fd: int, name: str) -> Seen:
+def look_in(fd: int, name: str) -> Seen:
+    """What a name in an opened folder stands for.
+
+    Raises:
+        FileNotFoundError: Nothing.
+    """
     info = os.stat(name, dir_fd=fd, follow_symlinks=False)
     if stat.S_ISLNK(info.st_mode):
         target = read_link_at(fd, name)
@@ -160,7 +176,7 @@ def make_plan(root_fd: int, steps: Sequence[Step], *, token: str) -> Plan:
             new=f".remit-{token}-{number}.new",
             old=f".remit-{token}-{number}.old",
             attributes=_attributes(seen[step.path].info),
-            facts=_facts(seen[step.path].info),
+            facts=None if (info := seen[step.path].info) is None else facts_at(info),
         )
         for number, step in enumerate(steps)
     ]
@@ -181,8 +197,9 @@ def _attributes(info: os.stat_result | None) -> Attributes | None:
     return (stat.S_IMODE(info.st_mode), info.st_uid, info.st_gid) if info else None
 
 
-def _facts(info: os.stat_result | None) -> tuple[int, int, int] | None:
-    return (info.st_ino, info.st_size, info.st_mtime_ns) if info else None
+def facts_at(info: os.stat_result) -> tuple[int, ...]:
+    """What tells that nobody has changed a file since."""
+    return (info.st_ino, info.st_size, info.st_mtime_ns, info.st_mode)
 
 
 def _find_emptied(root_fd: int, deleted: set[str], kept: set[str]) -> dict[str, Attributes]:

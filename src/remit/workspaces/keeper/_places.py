@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import stat
@@ -13,15 +12,13 @@ from typing import Final
 
 from remit.workspaces.keeper._paths import MAX_DEPTH, open_beneath, refuse_special
 from remit.workspaces.keeper._refusals import OperationRefused, refusal_from
+from remit.workspaces.keeper._renaming import rename_into_free
 from remit.workspaces.keeper._tree import is_git_name
 from remit.workspaces.keeper._unfinished import unfinished_name
 
 _FOLDER: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _MAX_LINKS: Final = 40
-_RENAME_NOREPLACE: Final = 1
-
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,20 +268,4 @@ def _take_over(fd: int, before: os.stat_result) -> None:
 
 def rename_into_free_place(source: Place, target: Place) -> None:
     """Renames; raises FileExistsError where something stands at the target."""
-    if hasattr(_libc, "renameat2"):
-        result = _libc.renameat2(
-            source.folder_fd,
-            os.fsencode(source.name),
-            target.folder_fd,
-            os.fsencode(target.name),
-            _RENAME_NOREPLACE,
-        )
-        if result == 0:
-            return
-        number = ctypes.get_errno()
-        if number not in (errno.EINVAL, errno.ENOSYS):
-            raise OSError(number, os.strerror(number))
-    # The file system can't tell in one step.
-    if target.find_status() is not None:
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-    os.rename(source.name, target.name, src_dir_fd=source.folder_fd, dst_dir_fd=target.folder_fd)
+    rename_into_free(source.folder_fd, source.name, target.folder_fd, target.name)
