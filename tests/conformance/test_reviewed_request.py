@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from remit.config import load_config
 from remit.contract import (
     CancelRequest,
     CleanupRequest,
@@ -26,7 +28,7 @@ from remit.engine import EmbeddedEngine
 from remit.errors import AlreadyDecided, NodeError
 from remit.events import TERMINAL_TYPES, Event, NewEvent, terminal_type
 from remit.nodes import InProcessLink, WaitKey
-from remit.runs import Feed, RunControl
+from remit.runs import Feed, RunControl, fold_event
 from remit.testing._fake_node import FakeNode
 from remit.testing._fakes_stages import FakePool, PoolReply
 from remit.testing._run_world import BLOCK, PLAN, WRITE, good_replies, run_world
@@ -153,7 +155,7 @@ def test_what_a_workspace_definition_holds() -> None:
 
 @pytest.mark.parametrize("trouble", ["blocks", "fails", "cancels"])
 async def test_start_waits_for_nothing(trouble: str) -> None:
-    """S10: starting returns at once and without error; what goes wrong shows only to whoever waits."""
+    """S10, S61: starting returns at once and without error; what goes wrong shows only to whoever waits."""
     replies: dict[str, Any] = {
         "blocks": PoolReply(text=PLAN, gate=asyncio.Event()),
         "fails": ZeroDivisionError("a model that breaks"),
@@ -174,6 +176,10 @@ async def test_start_waits_for_nothing(trouble: str) -> None:
             assert not control.ended.is_set()
             view = await control.wait()
         assert view.status is RunStatus.FAILED
+        assert view.terminal is not None
+        assert (
+            view.terminal.class_ == {"blocks": "budget", "fails": "internal", "cancels": "provider"}[trouble]
+        )
 
 
 class _CancellingPool(FakePool):
@@ -313,12 +319,16 @@ async def test_the_host_always_asks() -> None:
         assert answers == len(world.node.requests)
 
 
-def test_an_execution_and_its_words() -> None:
-    """S84: progress, wait, state and acknowledge; stage and state are one printable vocabulary."""
+async def test_an_execution_and_its_words() -> None:
+    """S84: progress, wait, state and acknowledge; stage and state are one printable vocabulary.
+
+    A progress item names the stage that is reached, and only the last one holds a terminal.
+    """
     for offered in ("wait", "acknowledge", "ask"):
         assert callable(getattr(RunControl(), offered))
     assert callable(Feed.follow)
-    assert [str(status) for status in RunStatus] == [
+    words = [str(status) for status in RunStatus]
+    assert words == [
         "queued",
         "planning",
         "working",
@@ -330,3 +340,46 @@ def test_an_execution_and_its_words() -> None:
         "cancelled",
         "indeterminate",
     ]
+    async with run_world(*good_replies()) as world:
+        supervisor = await world.admit()
+        (run_id,) = world.controls
+        view = await world.supervise(supervisor)
+        state: RunView | None = None
+        reached: list[str] = []
+        for event in await drain(supervisor._context.feed, run_id):
+            if event.seq is None:
+                continue
+            state = fold_event(state, event)
+            assert (state.terminal is None) == (event.type not in TERMINAL_TYPES)
+            if event.type == "stage.started":
+                assert event.data["status"] == str(state.status)
+            if str(state.status) not in reached:
+                reached.append(str(state.status))
+        assert state == view
+        assert reached == words[:7]
+
+
+def test_a_nodes_record_holds_its_definitions(tmp_path: Path) -> None:
+    """S6, S9: a configured node has an alias, a platform and any number of workspaces, each by its ref."""
+    for name in ("app", "lib"):
+        (tmp_path / name).mkdir()
+    file = tmp_path / "remit.toml"
+    file.write_text(
+        f"""
+        [nodes.local]
+        alias = "builder"
+        platform = "darwin"
+        [[nodes.local.workspaces]]
+        ref = "app"
+        root = "{tmp_path / "app"}"
+        operations = ["read"]
+        [[nodes.local.workspaces]]
+        ref = "lib"
+        root = "{tmp_path / "lib"}"
+        max_read_bytes = 7
+        """
+    )
+    config = load_config(environment={"HOME": str(tmp_path)}, folder=tmp_path, named=file)
+    assert set(config.workspaces) == {"app", "lib"}
+    assert config.workspaces["app"].operations == ("read",)
+    assert config.workspaces["lib"].max_read_bytes == 7

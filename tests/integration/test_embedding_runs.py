@@ -106,7 +106,7 @@ async def test_a_bill_that_must_be_whole(host: Host) -> None:
 
 @pytest.mark.parametrize("text", [THINKS, WAITS])
 async def test_a_deadline(host: Host, text: str) -> None:
-    """R55: the caller's own deadline ends the run, code `deadline`; it is a TimeoutError, too."""
+    """S57, S60, R55: the caller's own deadline ends the run, code `deadline`; it is a TimeoutError, too."""
     run = await host.start(request(text), deadline=timedelta(seconds=1.2))
     with pytest.raises(TimeoutError) as raised:
         await run.wait()
@@ -127,7 +127,7 @@ async def test_a_deadline_as_a_moment(host: Host) -> None:
 
 
 async def test_a_deadline_that_has_passed(host: Host) -> None:
-    """It is raised at the call, and nothing is stored."""
+    """S59, S60: a parent that is over already: it is raised at the call, and nothing is stored."""
     with pytest.raises(RunExpired):
         await host.start(request(id="late"), deadline=timedelta(0))
     scope = Scope()

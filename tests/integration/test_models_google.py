@@ -153,7 +153,7 @@ async def test_thinking(model: str, options: dict[str, Any], sent: Any) -> None:
 
 @pytest.mark.parametrize("call_ids", [True, False])
 async def test_signatures_round_trip(call_ids: bool) -> None:
-    """R29, R30: thoughts and signatures go back on the very part that they came on; the fake demands it."""
+    """S30, R29, R30: thoughts and signatures go back on the part that they came on; the fake demands it."""
     two = Reply(thinking="Let me look.", tool_calls=(CALL, FakeToolCall(name="read_file", arguments="{}")))
     with fake_of(two, Reply(text="done"), Reply(text="and more"), call_ids=call_ids) as fake:
         async with google(fake) as pool:

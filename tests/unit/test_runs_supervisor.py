@@ -412,7 +412,7 @@ async def test_failures_of_the_first_call(reply: Exception, class_: str, code: s
 
 
 async def test_an_open_that_fails() -> None:
-    """A checkout that can't be opened ends the run in class workspace; its cleanup is owed all the same."""
+    """S66: a checkout that can't be opened is class workspace; its cleanup is owed all the same."""
     node = FakeNode(TREE)
     node.failures["open"] = NodeFailure(run_id="x", reason="storage_full", message="full")
     async with run_world(PoolReply(text=PLAN), node=node) as world:
