@@ -31,7 +31,7 @@ def test_a_start_without_room_for_a_process_leaves_no_descriptor(
         root=str(tmp_path),
         bound=False,
     )
-    processes = PlainProcesses(Loop(), order, lambda ending: None)
+    processes = PlainProcesses(Loop(), order, lambda ending: None, own_children=tuple)
     monkeypatch.setattr(os, "fork", _refused)
     before = os.listdir("/proc/self/fd")
     with pytest.raises(OSError, match="no more processes"):

@@ -136,6 +136,10 @@ class Command:
         """Every process of it that runs now."""
         return self._processes.pids()
 
+    def own_children(self) -> tuple[int, ...]:
+        """The keeper's own children among what holds it."""
+        return self._processes.own_children()
+
     # ---- stopping
 
     def stop(self, *, grace_s: float, tell: Callable[[dict[str, Any]], None]) -> None:

@@ -49,6 +49,10 @@ class Confined(Protocol):
         """Every process of the command that runs now."""
         ...
 
+    def own_children(self) -> tuple[int, ...]:
+        """The children of this process that hold the command, such as a supervisor."""
+        ...
+
     def ask_to_end(self) -> None:
         """Sends TERM where a shell's trap sees it."""
         ...

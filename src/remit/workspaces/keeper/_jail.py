@@ -277,6 +277,12 @@ class Jail:
         inside = tuple(process.pid for process in _processes.descendants_of(self._init_pid))
         return inside or (self._init_pid,)
 
+    def own_children(self) -> tuple[int, ...]:
+        """Bubblewrap's monitor, and the proxy."""
+        monitor = self._monitor.pid if self._monitor is not None else 0
+        proxy = self._proxy.pid if self._proxy is not None else 0
+        return tuple(pid for pid in (monitor, proxy) if pid)
+
     def ask_to_end(self) -> None:
         """TERM to the command, to those in its process group, and to what was orphaned to init."""
         inside = _processes.descendants_of(self._init_pid) if self._init_pid else ()

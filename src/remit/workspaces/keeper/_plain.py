@@ -1,7 +1,8 @@
 """A command without namespaces: held by Landlock, by the surrounding container, or by nothing.
 
 A small supervisor is forked for each command. It adopts whatever the command leaves behind and, at the end,
-kills its own descendants again and again until none is left.
+kills its own descendants again and again until none is left. Nothing keeps a command from killing or stopping
+its supervisor; what that leaves comes to the keeper, which ends it itself.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +30,10 @@ from remit.workspaces.keeper._workers import close_all_but
 _REAP_EVERY_S: Final = 1.0
 _SWEEP_PAUSE_S: Final = 0.002
 _MAX_LEFTOVERS: Final = 32
+_OBEY_S: Final = 0.25
+"""How long a supervisor may sweep before it is taken for stopped, and killed: the keeper goes on then."""
+_EMPTY_LOOKS: Final = 2
+"""One look may miss a process that is just being handed up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +56,20 @@ class PlainOrder:
 class PlainProcesses:
     """The processes of one unconfined command, below a supervisor."""
 
-    def __init__(self, loop: Loop, order: PlainOrder, when_ended: WhenEnded) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        order: PlainOrder,
+        when_ended: WhenEnded,
+        *,
+        own_children: Callable[[], Collection[int]],
+    ) -> None:
         self._loop = loop
         self._order = order
         self._when_ended = when_ended
+        self._own_children = own_children
+        """The children that the keeper has started itself; others are what a dead supervisor left."""
+        self._orphaned = False
         self._supervisor = 0
         self._lifeline = -1
         self._report_pipe = -1
@@ -73,7 +89,7 @@ class PlainProcesses:
             if self._supervisor == 0:
                 _Supervisor(self._order, streams, lifeline=lifeline, report=report).live()
         except OSError:
-            self.end()
+            self._let_go()
             os.close(self._report_pipe)
             raise
         finally:
@@ -83,9 +99,15 @@ class PlainProcesses:
 
     def pids(self) -> tuple[int, ...]:
         """Every process of the command that runs now."""
+        if self._orphaned:
+            return tuple(process.pid for process in self._find_orphans())
         if not self._supervisor:
             return ()
         return tuple(process.pid for process in _processes.descendants_of(self._supervisor))
+
+    def own_children(self) -> tuple[int, ...]:
+        """The children of the keeper that hold it."""
+        return (self._supervisor,) if self._supervisor else ()
 
     def ask_to_end(self) -> None:
         """TERM to the command, to those in its process group, and to what was orphaned."""
@@ -97,10 +119,18 @@ class PlainProcesses:
             _processes.send_signal(process, signal.SIGTERM)
 
     def end(self) -> None:
-        """Lets the supervisor sweep everything away."""
+        """Lets the supervisor sweep everything away; one that doesn't was stopped, and is killed."""
+        self._let_go()
+        self._loop.after(_OBEY_S, self._end_supervisor)
+
+    def _let_go(self) -> None:
         if self._lifeline >= 0:
             os.close(self._lifeline)
             self._lifeline = -1
+
+    def _end_supervisor(self) -> None:
+        if self._supervisor:
+            os.kill(self._supervisor, signal.SIGKILL)
 
     def _read_report(self) -> None:
         try:
@@ -112,17 +142,52 @@ class PlainProcesses:
             return
         self._loop.unwatch(self._report_pipe)
         os.close(self._report_pipe)
-        self.end()
-        os.waitpid(self._supervisor, 0)
+        self._let_go()
+        os.waitpid(self._supervisor, 0)  # after this the kernel has handed its children up
         self._supervisor = 0
-        self._when_ended(_ending(self._report))
+        ending = _ending(self._report)
+        if ending is not None:
+            self._when_ended(ending)
+            return
+        self._orphaned = True
+        left = self._find_orphans()
+        shown = tuple(_processes.describe(process) for process in left[:_MAX_LEFTOVERS])
+        # Not a failed start: the command may have run for long, and had effects.
+        self._end_orphans(Ending(signal=signal.SIGKILL, leftovers=shown))
+
+    def _find_orphans(self) -> list[_processes.Process]:
+        """What was handed up to the keeper, and all below it."""
+        ours = self._own_children()
+        found: list[_processes.Process] = []
+        for pid in _processes.children_of(os.getpid()):
+            process = _processes.read_process(pid) if pid not in ours else None
+            if process is not None:
+                found += [process, *_processes.descendants_of(pid)]
+        return found
+
+    def _end_orphans(self, ending: Ending, empty: int = 0) -> None:
+        """Kills what a dead supervisor left, until nothing is seen twice in a row; then tells of the end."""
+        orphans = self._find_orphans()
+        for process in orphans:
+            if process.parent == os.getpid() and process.ended:
+                with suppress(ChildProcessError):
+                    os.waitpid(process.pid, os.WNOHANG)
+            else:
+                _processes.send_signal(process, signal.SIGKILL)
+        empty = 0 if orphans else empty + 1
+        if empty < _EMPTY_LOOKS:
+            self._loop.after(_SWEEP_PAUSE_S, lambda: self._end_orphans(ending, empty))
+            return
+        self._orphaned = False
+        self._when_ended(ending)
 
 
-def _ending(report: bytes) -> Ending:
+def _ending(report: bytes) -> Ending | None:
+    """What the supervisor has said; None: it was killed before it could."""
     try:
         said: dict[str, Any] = json.loads(report)
     except ValueError:
-        return Ending(problem="its supervisor died")
+        return None
     return Ending(
         exit_code=said["exit_code"],
         signal=said["signal"],

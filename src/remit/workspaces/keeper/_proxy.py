@@ -92,6 +92,11 @@ class ProxyProcess:
         if ready is not None:
             ready(problem)
 
+    @property
+    def pid(self) -> int:
+        """Its process id; 0 when it doesn't run."""
+        return self._pid
+
     def end(self) -> None:
         """Ends it; what it still had to say is heard."""
         if not self._pid:

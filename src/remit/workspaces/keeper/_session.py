@@ -225,6 +225,7 @@ class Session:
         inherited = plan.environment if order.confined else {}
         environment = {**inherited, **order.environment, "PWD": folder}
         if plan.sandbox != "bubblewrap" or not order.confined:
+            _syscalls.become_subreaper()  # what a command leaves that has killed its supervisor comes to us
             return PlainProcesses(
                 self._loop,
                 PlainOrder(
@@ -239,6 +240,7 @@ class Session:
                     confinement=self._confinement(order),
                 ),
                 when_ended,
+                own_children=self._own_children,
             )
         online = order.network is True
         options = [*plan.sandbox_options, *(plan.online_options if online else plan.offline_options)]
@@ -261,6 +263,11 @@ class Session:
             ),
             when_ended,
         )
+
+    def _own_children(self) -> set[int]:
+        """The processes that this keeper has started and waits for."""
+        commands = (pid for command in self._commands.values() for pid in command.own_children())
+        return {*self._workers.own_children(), *commands}
 
     def _confinement(self, order: CommandOrder) -> Confinement | None:
         """What holds a command at the level `landlock`."""

@@ -69,6 +69,10 @@ class Workers:
         self._waiting.append(job)
         self._next()
 
+    def own_children(self) -> tuple[int, ...]:
+        """The workers' process ids."""
+        return tuple(worker.pid for worker in (*self._busy, *self._idle))
+
     def cancel(self, number: int) -> bool:
         """Kills the worker that does this job, or takes the job out of the queue; False: it's done."""
         for job in self._waiting:
