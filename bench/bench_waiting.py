@@ -116,7 +116,7 @@ async def measure(base: Path, fake: Waiting, count: int) -> bool:
         runs = [first]
         while len(runs) < count:
             for _ in range(min(STARTED_AT_ONCE, count - len(runs))):
-                runs.append(await host.start(request(prompt="Wait.")))  # noqa: PERF401
+                runs.append(await host.start(request(prompt="Wait.")))  # noqa: PERF401 - it awaits between two of them
             await wait_until(fake, count + len(runs))
         took = time.monotonic() - began
         each_ms = (time.process_time() - cpu) * 1000 / count

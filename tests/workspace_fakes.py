@@ -45,7 +45,7 @@ def command_result(
         "message": None,
         **fields,
     }
-    return CommandResult(**values)  # type: ignore[arg-type]
+    return CommandResult(**values)  # type: ignore[arg-type] - any of its fields
 
 
 class FolderCheckout:

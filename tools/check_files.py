@@ -1,8 +1,10 @@
-"""Fails the build on a file that is too long, a name that says nothing, a path that one machine alone has."""
+"""Fails the build on a long file, a name without meaning, a path of one machine, a rule off without why."""
 
 import ast
+import io
 import re
 import sys
+import tokenize
 from pathlib import Path, PurePath
 
 from repository import ROOT, own_files, read_text, report
@@ -30,6 +32,11 @@ REGISTRIES = (
 # Folders that hold many people's files: that a checkout lies in one of them makes its name no secret.
 SHARED_FOLDERS = {"/", "/home", "/Users", "/root", "/tmp", "/var", "/usr", "/opt", "/srv", "/mnt"}
 DATA_FOLDER = "data"
+SWITCHED_OFF = re.compile(
+    r"#\s*(?:ruff:\s*)?(?:type:\s*ignore|pyright:\s*ignore|noqa)\b"
+    r"(?:\[[^]]*\]|:\s*[A-Z]+\d+(?:,\s*[A-Z]+\d+)*)?(?P<why>.*)"
+)
+REASON = re.compile(r"[^\W\d_]{2,}\W+[^\W\d_]+")
 
 
 def main() -> int:
@@ -43,6 +50,7 @@ def main() -> int:
         if text is None:
             continue
         problems += word_problems(name, text, machine)
+        problems += reason_problems(name, text)
         found, noted = size_problems(name, text)
         problems += found
         warnings += noted
@@ -79,6 +87,28 @@ def long_functions(name: Path, text: str) -> list[str]:
             length = (node.end_lineno or 0) - first.lineno + 1
             if length > LONG_FUNCTION_LINES:
                 found.append(f"{name}:{node.lineno}: {node.name} has {length} lines")
+    return found
+
+
+def reason_problems(name: Path, text: str) -> list[str]:
+    """A rule that is switched off says why: behind it or in a comment above; one serves lines in a row."""
+    if name.suffix != ".py":
+        return []
+    comments = {
+        token.start[0]: token
+        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+        if token.type == tokenize.COMMENT
+    }
+    found: list[str] = []
+    explained = -1  # no line
+    for number, token in comments.items():
+        off = SWITCHED_OFF.search(token.string)
+        if off is None:
+            explained = number if not token.line[: token.start[1]].strip() else explained
+        elif REASON.search(off["why"]) or explained == number - 1:
+            explained = number
+        else:
+            found.append(f"{name}:{number}: a rule is switched off and nothing says why")
     return found
 
 

@@ -314,7 +314,7 @@ async def test_the_host_always_asks() -> None:
             answers += 1
             return deliver(*args)
 
-        world.link.waiters.deliver = counting  # type: ignore[method-assign]
+        world.link.waiters.deliver = counting  # type: ignore[method-assign] - a spy of this test
         await world.drive()
         assert answers == len(world.node.requests)
 

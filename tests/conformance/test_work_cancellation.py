@@ -108,7 +108,7 @@ def test_spec_carries_all_its_fields() -> None:
     assert kit.registry.take("s", "a") is whole
     assert whole.guard is guard
     with pytest.raises(TypeError):
-        WorkSpec(work_id="a", kind=WorkKind.TOOL, label="l")  # type: ignore[call-arg]
+        WorkSpec(work_id="a", kind=WorkKind.TOOL, label="l")  # type: ignore[call-arg] - that it is missing is the point
 
 
 async def test_child_of_a_cancelled_parent_is_born_cancelled() -> None:

@@ -42,6 +42,32 @@ def test_a_long_function_is_named() -> None:
     assert check_files.long_functions(Path("a.py"), f"def f():\n{body}    y = 2\n") != []
 
 
+OFF = "x = f()  # " + "type: " + "ignore[misc]"
+"""Put together, so that this file switches nothing off."""
+
+
+@pytest.mark.parametrize(
+    ("text", "problems"),
+    [
+        (f"{OFF}\n", 1),
+        (f"{OFF} - of\n", 1),
+        (f"{OFF} - a future of any answer\n", 0),
+        (f"# A future of any answer.\n{OFF}\n", 0),
+        (f"# A future of any answer.\ny = 1\n{OFF}\n", 1),
+        (f"{OFF} - a future of any answer\n{OFF}\n", 0),
+        (f"{OFF}\n{OFF} - a future of any answer\n", 1),
+        ("y = 1  # a comment\n" + OFF.replace("type: ignore[misc]", "noqa: " + "S105, S106") + "\n", 1),
+        ("# ruff: " + "noqa: E501  a script reads best unbroken\n", 0),
+        (f"y = '{OFF}'\n", 0),
+    ],
+    ids=range(10),
+)
+def test_a_rule_is_not_switched_off_without_a_reason(text: str, problems: int) -> None:
+    """`type: ignore` and the like say why, behind them or in the comment above; a string isn't a comment."""
+    assert len(check_files.reason_problems(Path("a.py"), text)) == problems
+    assert check_files.reason_problems(Path("a.md"), text) == []
+
+
 @pytest.mark.parametrize("name", ["src/remit/utils.py", "src/remit/work/_helpers.py", "tools/common/a.py"])
 def test_a_name_must_say_something(name: str) -> None:
     """`utils`, `common`, `helpers`, `manager` and `base` name nothing."""

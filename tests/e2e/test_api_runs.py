@@ -300,7 +300,7 @@ async def test_configuration_is_shown_without_secrets(world: DoorWorld) -> None:
 async def wait_for_tool(client: object, run_id: str) -> dict[str, object]:
     """The live tool call of a run, once there is one."""
     for _ in range(500):
-        work = await client.get(f"/api/v1/runs/{run_id}/work")  # type: ignore[attr-defined]
+        work = await client.get(f"/api/v1/runs/{run_id}/work")  # type: ignore[attr-defined] - any HTTP client
         for entry in work.json()["data"]:
             if entry["kind"] == "tool":
                 return entry

@@ -146,7 +146,7 @@ async def test_stream_of_a_revoked_key_ends(world: DoorWorld) -> None:
         ):
             pieces = stream.aiter_bytes()
             await anext(pieces)
-            await door.host.store.revoke_key("leaving")  # type: ignore[attr-defined]
+            await door.host.store.revoke_key("leaving")  # type: ignore[attr-defined] - a SQLite store
             async with asyncio.timeout(10):
                 text = b"".join([piece async for piece in pieces])
         assert b"run.cancelled" not in text

@@ -25,7 +25,7 @@ async def test_every_call_but_the_named_ones_needs_a_key(world: DoorWorld) -> No
         past = datetime.now(UTC) - timedelta(seconds=1)
         expired = await door.add_key("expired", expires_at=past)
         revoked = await door.add_key("revoked")
-        await door.host.store.revoke_key("revoked")  # type: ignore[attr-defined]
+        await door.host.store.revoke_key("revoked")  # type: ignore[attr-defined] - a SQLite store
         bad = {"": None, "Basic x": "x", "Bearer nope": "nope", f"Bearer {new_secret()}": "u"}
         async with door.client("") as client:
             for operation in OPERATIONS:

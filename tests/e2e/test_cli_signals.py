@@ -70,6 +70,28 @@ def test_a_run_that_leaves_a_process_behind_ends(tmp_path: Path) -> None:
     assert wait_until_gone("sleep 7031", timeout_s=0.5)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_after_the_end_changes_nothing_a_second_one_ends(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """R5, R9: a run that has ended keeps its exit code; but nobody waits for a reader that never reads."""
+    long = "word " * 100_000  # more than a pipe holds: the program can't end before it's read
+    passed = {"stage": "review", "json": {"decision": "pass", "output": long, "summary": "Fine."}}
+    line = CommandLine.make(tmp_path, replies=(PLAN, FIX, DONE, passed))
+    for signals, code in ((1, 0), (2, 128 + number)):
+        line.use(PLAN, FIX, DONE, passed)
+        process = line.start("run", "fix it", "--patch-only")
+        assert process.stdout is not None
+        first = process.stdout.read(1)
+        for _ in range(signals):
+            process.send_signal(number)
+            time.sleep(0.3)
+        out, said = process.communicate(timeout=60)
+        assert process.returncode == code, said
+        assert (len(first + out) > len(long) / 2) == (code == 0), (len(out), len(long))
+    assert [run["status"] for run in line.runs()] == ["completed", "completed"]
+
+
 def test_a_second_signal_ends_everything_at_once(tmp_path: Path) -> None:
     """R9: whoever presses twice waits no longer; what ran is gone with the process that held it."""
     stubborn = "trap '' TERM; sleep 7021 & while :; do sleep 7022; done"

@@ -95,7 +95,7 @@ def pyenv(tmp_path: Path, home: Path) -> Path:
     version = home / ".pyenv" / "versions" / "3.11.99"
     base = Path(sys.base_prefix)
     (version / "bin").mkdir(parents=True)
-    real = Path(os.path.realpath(sys._base_executable))  # type: ignore[attr-defined]
+    real = Path(os.path.realpath(sys._base_executable))  # type: ignore[attr-defined] - not in the stubs
     shutil.copy2(real, version / "bin" / "python3")
     (version / "bin" / "python").symlink_to("python3")
     (version / "bin" / real.name).symlink_to("python3") if real.name != "python3" else None
@@ -320,7 +320,7 @@ async def test_the_head_alone_can_be_the_base(home: Path, busy: Path) -> None:
         )
         before = look_closely(busy)
         request = world.request().model_copy(
-            update={"workspace": world.request().workspace.model_copy(update={"base": "head"})}  # type: ignore[union-attr]
+            update={"workspace": world.request().workspace.model_copy(update={"base": "head"})}  # type: ignore[union-attr] - it has one
         )
         async with world.host() as host:
             ended = await Ended.of(host, await host.start(request))

@@ -114,7 +114,7 @@ def test_openai_background_stream_resumes(client: openai.OpenAI) -> None:
     begun = client.responses.create(model="reviewed", input="Mend it.", background=True, stream=True)
     first = [next(begun) for _ in range(3)]
     begun.close()
-    response_id = first[0].response.id  # pyright: ignore[reportAttributeAccessIssue]
+    response_id = first[0].response.id  # pyright: ignore[reportAttributeAccessIssue] - of its first events each has it
     rest = client.responses.retrieve(response_id, stream=True, starting_after=first[-1].sequence_number)
     events = [*first, *rest]
     assert [event.sequence_number for event in events] == list(range(len(events)))

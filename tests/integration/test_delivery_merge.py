@@ -99,10 +99,10 @@ async def test_what_cannot_be_merged_is_a_conflict(bench: Bench) -> None:
 
 async def test_a_merge_that_breaks_a_check_is_not_applied(bench: Bench) -> None:
     """Each side alone passes, the two together don't: the checks say so, and nothing lands."""
-    await bench.work(app_py=FILES["app.py"].replace("# 9\n", "del globals()['NAME']\n"))  # type: ignore[union-attr]
-    write(bench.root, {"test_app.py": FILES["test_app.py"] + "\n\nadd.__module__\n"})  # type: ignore[operator]
-    write(bench.root, {"app.py": "NAME = 1\n" + FILES["app.py"]})  # type: ignore[operator]
-    write(bench.root, {"test_app.py": "from app import NAME\n" + FILES["test_app.py"]})  # type: ignore[operator]
+    await bench.work(app_py=FILES["app.py"].replace("# 9\n", "del globals()['NAME']\n"))  # type: ignore[union-attr] - this file is text
+    write(bench.root, {"test_app.py": FILES["test_app.py"] + "\n\nadd.__module__\n"})  # type: ignore[operator] - as above
+    write(bench.root, {"app.py": "NAME = 1\n" + FILES["app.py"]})  # type: ignore[operator] - as above
+    write(bench.root, {"test_app.py": "from app import NAME\n" + FILES["test_app.py"]})  # type: ignore[operator] - as above
     before = (bench.root / "app.py").read_text()
     merged = await bench.merge()
     assert merged.outcome.status == "refused"

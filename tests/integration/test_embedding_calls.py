@@ -443,7 +443,7 @@ async def test_closing_that_is_cancelled(tmp_path: Path) -> None:
             await host.start(request(WAITS, id="mine"))
             opened.set()
 
-    using = asyncio.ensure_future(use())  # noqa: TID251
+    using = asyncio.ensure_future(use())  # noqa: TID251 - awaited below
     await opened.wait()
     await asyncio.sleep(0.2)
     using.cancel()

@@ -186,7 +186,7 @@ async def test_run_that_is_cancelled_while_it_starts(host: Host) -> None:
     """Whenever the cancel comes, no run is left that goes on."""
     for delay_s in (0, 0.001, 0.003, 0.01):
         run_id = f"run-{delay_s}".replace(".", "-")
-        calling = asyncio.ensure_future(host.run(request(WAITS, id=run_id)))  # noqa: TID251
+        calling = asyncio.ensure_future(host.run(request(WAITS, id=run_id)))  # noqa: TID251 - awaited below
         await asyncio.sleep(delay_s)
         calling.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -183,7 +183,7 @@ def test_sync_host_is_closed(tmp_path: Path) -> None:
     for call in (run.view, run.wait, run.cancel, run.acknowledge, lambda: host.find_run("a")):
         with pytest.raises(MisuseError):
             call()
-    events.close()  # type: ignore[attr-defined] - a generator
+    events.close()  # type: ignore[attr-defined] - it is a generator
     with pytest.raises(MisuseError, match="once"), host:
         pass
     with SyncHost(make_config(tmp_path)) as again:

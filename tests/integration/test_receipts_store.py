@@ -35,7 +35,7 @@ def intent(
     call_id: str = "c1", *, run: str = "r1", stage: str = "work-1", generation: int = 1, **more: str
 ) -> Intent:
     fields: dict[str, str] = {"name": "run_shell", "arguments": "{}", "effect": "command", **more}
-    return Intent(run_id=run, stage_id=stage, tool_call_id=call_id, generation=generation, **fields)  # type: ignore[arg-type]
+    return Intent(run_id=run, stage_id=stage, tool_call_id=call_id, generation=generation, **fields)  # type: ignore[arg-type] - any of its fields
 
 
 class Counter:

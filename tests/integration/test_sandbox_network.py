@@ -32,7 +32,7 @@ class _Site(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, *args: object) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def log_message(self, *args: object) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] - whatever it is told
         """Says nothing."""
 
 

@@ -230,7 +230,7 @@ async def test_a_closed_store_says_so(tmp_path: Path) -> None:
 
 async def _outcome(call: object) -> object:
     try:
-        return await call  # type: ignore[misc]
+        return await call  # type: ignore[misc] - any coroutine
     except StorageError as error:
         return error
 

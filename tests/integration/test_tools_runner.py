@@ -64,10 +64,10 @@ class Bench:
             **more,
         }
         text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
-        return ToolCall(name=name, arguments=text, **fields)  # type: ignore[arg-type]
+        return ToolCall(name=name, arguments=text, **fields)  # type: ignore[arg-type] - any of its fields
 
     async def run(self, name: str, arguments: object = None, **more: object) -> ToolOutcome:
-        return await self.runner().run(self.call(name, arguments, **more))  # type: ignore[arg-type]
+        return await self.runner().run(self.call(name, arguments, **more))  # type: ignore[arg-type] - as above
 
 
 @pytest.fixture

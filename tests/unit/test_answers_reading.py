@@ -131,5 +131,5 @@ def test_submit_tools_ask_for_exactly_the_answer(kind: StageKind) -> None:
     tool = submit_tool(kind)
     assert tool.name == f"submit_{kind}"
     assert tool.parameters["required"] == list(GOOD[kind])
-    assert set(tool.parameters["properties"]) == set(GOOD[kind])  # type: ignore[arg-type]
+    assert set(tool.parameters["properties"]) == set(GOOD[kind])  # type: ignore[arg-type] - JSON Schema
     assert tool.parameters["additionalProperties"] is False

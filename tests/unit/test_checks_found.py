@@ -254,7 +254,7 @@ async def test_how_a_check_ends(
     tmp_path: Path, fields: dict[str, object], exit_: int | None, problem: str
 ) -> None:
     """R55: each end of a check's command has its exit code, or is said to have none."""
-    checkout = FolderCheckout(tmp_path, lambda spec: command_result(b"out\n", **fields))  # type: ignore[arg-type]
+    checkout = FolderCheckout(tmp_path, lambda spec: command_result(b"out\n", **fields))  # type: ignore[arg-type] - any of its fields
     settings = WorkspaceSettings(ref="app", root=tmp_path)
     check = CheckDefinition(id="t", argv=("pytest", "-q"), cwd="", why="x")
     try:

@@ -21,8 +21,8 @@ def home(tmp_path: Path) -> Path:
 
 
 def load(home: Path, folder: Path, **more: object) -> Config:
-    environment = {"HOME": str(home), **more.pop("environment", {})}  # type: ignore[dict-item]
-    return load_config(environment=environment, folder=folder, **more)  # type: ignore[arg-type]
+    environment = {"HOME": str(home), **more.pop("environment", {})}  # type: ignore[dict-item] - it is a mapping
+    return load_config(environment=environment, folder=folder, **more)  # type: ignore[arg-type] - any of its arguments
 
 
 def write(path: Path, text: str) -> Path:

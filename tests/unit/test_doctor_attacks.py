@@ -12,10 +12,10 @@ NAMES = [attack.name for attack in ATTACKS if applies(attack)]
 
 
 def level(name: str = "bubblewrap", problem: str | None = None, **verdicts: str) -> Level:
-    made = Level(name, problem)  # type: ignore[arg-type]
+    made = Level(name, problem)  # type: ignore[arg-type] - one of the levels' names
     if problem is None:
         made.tried = {
-            attack: Tried(attack, verdicts.get(attack, "held"), 1)  # type: ignore[arg-type]
+            attack: Tried(attack, verdicts.get(attack, "held"), 1)  # type: ignore[arg-type] - one of the verdicts
             for attack in NAMES
         }
     return made
@@ -29,7 +29,7 @@ def told(*levels: Level, default: str = "bubblewrap") -> tuple[int, str]:
 
     for one in levels:
         explain(one, show)
-    return conclude(default, list(levels), show), "\n".join(lines)  # type: ignore[arg-type]
+    return conclude(default, list(levels), show), "\n".join(lines)  # type: ignore[arg-type] - one of the levels' names
 
 
 def test_all_held_is_zero() -> None:

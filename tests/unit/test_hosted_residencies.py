@@ -100,7 +100,7 @@ class CountingLedger:
             self.held.append(residencies.by_label())
             return await read(*args, **more)
 
-        world.store.read_attempts = read_attempts  # type: ignore[method-assign]
+        world.store.read_attempts = read_attempts  # type: ignore[method-assign] - a stand-in
 
 
 @pytest.mark.parametrize("cancelled", [False, True])

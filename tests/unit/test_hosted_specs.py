@@ -97,4 +97,4 @@ def test_what_doesnt_go_together(spec: dict[str, Any], error: type[Exception], p
     """S8: a root isn't resolved here; two ways of saying the same are one too many."""
     with pytest.raises(error) as raised:
         join_request(SessionSpec.model_validate(spec), TurnSpec(prompt="a"), find_workspace=known)
-    assert raised.value.fields["param"] == param  # type: ignore[attr-defined]
+    assert raised.value.fields["param"] == param  # type: ignore[attr-defined] - each error of the table has them

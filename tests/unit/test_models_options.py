@@ -154,7 +154,7 @@ def test_pool_settings() -> None:
     with pytest.raises(ValidationError, match="names a model once"):
         PoolSettings(name="p", members=(member, member))
     with pytest.raises(ValidationError, match="tool_mode"):
-        PoolMember(model="a:b", tool_mode="xml")  # pyright: ignore[reportArgumentType]
+        PoolMember(model="a:b", tool_mode="xml")  # pyright: ignore[reportArgumentType] - what is refused
     for model in ("gpt-5.2", ":gpt", "a:", "a b:c"):
         with pytest.raises(ValidationError):
             PoolMember(model=model)

@@ -37,7 +37,7 @@ def stage(kind: StageKind, **fields: object) -> StageInput:
         "options": {},
         "limits": Limits(),
     }
-    return StageInput(**(whole | fields))  # type: ignore[arg-type]
+    return StageInput(**(whole | fields))  # type: ignore[arg-type] - any of its fields
 
 
 def told(stage: StageInput) -> tuple[str, str]:

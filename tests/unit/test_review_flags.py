@@ -61,7 +61,7 @@ async def _judged(*exits: int | None, base: int | None = 0, gate: str = "no_wors
         return CheckRun(exit=left.pop(0), ms=1, tail="")
 
     check = CheckDefinition(id="t", argv=("t",), why="x")
-    result, _ = await judge(check, base, gate=gate, run=run)  # type: ignore[arg-type]
+    result, _ = await judge(check, base, gate=gate, run=run)  # type: ignore[arg-type] - one of the gates
     assert not left, "run as often as was foreseen"
     return result.gate, result.exit, result.flaky
 

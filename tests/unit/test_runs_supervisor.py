@@ -156,9 +156,9 @@ async def test_few_durable_steps() -> None:
         async def counting(*args: object, **kwargs: object) -> object:
             nonlocal steps
             steps += 1
-            return await append(*args, **kwargs)  # type: ignore[arg-type]
+            return await append(*args, **kwargs)  # type: ignore[arg-type] - passed on as they came
 
-        world.store.append = counting  # type: ignore[method-assign]
+        world.store.append = counting  # type: ignore[method-assign] - a spy of this test
         await world.drive()
         assert steps <= 20, steps
 
@@ -259,9 +259,9 @@ async def test_a_void_pass_is_asked_again() -> None:
             snapshots += 1
             if snapshots == 3:  # before and after the review, then this one at finalizing
                 node.edit(run_id, "a.txt", "slipped in\n")
-            return taken(request)  # type: ignore[arg-type]
+            return taken(request)  # type: ignore[arg-type] - passed on as it came
 
-        node._snapshot = snapshot  # type: ignore[method-assign,assignment]
+        node._snapshot = snapshot  # type: ignore[method-assign,assignment] - a stand-in
         view = await world.supervise(supervisor)
         assert view.status is RunStatus.COMPLETED
         events = await world.events(view.id)

@@ -17,7 +17,7 @@ def profile(**changes: object) -> list[str]:
         "network": False,
         **changes,
     }
-    return seatbelt_profile(**given).splitlines()  # type: ignore[arg-type]
+    return seatbelt_profile(**given).splitlines()  # type: ignore[arg-type] - any of its arguments
 
 
 def test_everything_is_denied_but_what_is_named() -> None:

@@ -114,7 +114,7 @@ async def test_unknown_tools_are_refused_without_asking_the_node() -> None:
         refused = bench.last_results()
         assert 'no tool "delete_world"' in refused[0]
         assert "read_file, grep, submit_plan" in refused[2]
-        assert bench.requests[1].messages[-1].results[0].status == "not_found"  # type: ignore[union-attr]
+        assert bench.requests[1].messages[-1].results[0].status == "not_found"  # type: ignore[union-attr] - a message of results
         bench.check_record()
 
 
@@ -151,7 +151,7 @@ async def test_arguments_go_to_the_node_as_they_came(arguments: str) -> None:
     async with Bench("work", *replies, tools=tools) as bench:
         await bench.run()
         assert bench.tools.uses[0].arguments == arguments
-        assert bench.requests[1].messages[2].tool_calls[0].arguments == arguments  # type: ignore[union-attr]
+        assert bench.requests[1].messages[2].tool_calls[0].arguments == arguments  # type: ignore[union-attr] - the model's own message
 
 
 async def test_what_a_model_is_shown_is_bounded_and_storable() -> None:

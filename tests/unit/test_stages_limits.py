@@ -282,7 +282,7 @@ async def test_a_late_stop_of_an_ended_attempt_hits_nobody_else() -> None:
             while len(bench.requests) < 2:
                 await asyncio.sleep(0)
             await bench.pool.begun.wait()
-            await spec.handle.close()  # type: ignore[union-attr]
+            await spec.handle.close()  # type: ignore[union-attr] - it has a handle
             await asyncio.sleep(0.01)
             second.set()
         assert running.result().rounds == 2
@@ -349,4 +349,4 @@ async def test_a_cancel_from_above_wins_over_a_provider_error() -> None:
 
 def test_stage_inputs_are_plain_data() -> None:
     """What a stage starts from can't be changed while it runs."""
-    assert StageInput.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    assert StageInput.__dataclass_params__.frozen  # type: ignore[attr-defined] - not in the stubs

@@ -61,7 +61,7 @@ async def test_work_uses_a_tool_and_then_reports() -> None:
         assert second.messages[: len(first.messages)] == first.messages
         assert "THE PLAN" in bench_text(second.messages[1])
         assert isinstance(second.messages[0], SystemMessage)
-        assert second.messages[3].results[0].tool_call_id == "call_a"  # type: ignore[union-attr]
+        assert second.messages[3].results[0].tool_call_id == "call_a"  # type: ignore[union-attr] - a message of results
         bench.check_record()
 
 
@@ -218,7 +218,7 @@ async def test_a_nudge_counts_as_a_correction() -> None:
 @pytest.mark.parametrize("finish", ["content_filter", "refusal"])
 async def test_a_withheld_reply_has_its_own_code(finish: str) -> None:
     """R86: filter and refusal end the stage with their codes, even beside a whole answer."""
-    reply = PoolReply(text=json.dumps(ANSWERS["plan"]), finish=finish)  # type: ignore[arg-type]
+    reply = PoolReply(text=json.dumps(ANSWERS["plan"]), finish=finish)  # type: ignore[arg-type] - one of the finishes
     async with Bench("plan", reply) as bench:
         with pytest.raises(ProviderError) as failed:
             await bench.run()
@@ -242,7 +242,7 @@ async def test_a_cut_reply_never_counts_and_its_calls_never_run() -> None:
         assert bench.tools.uses == []
         assert "cut off" in bench.last_told(1)
         assert all("cut off" in text for text in bench.last_results(2))
-        assert bench.requests[2].messages[-2].tool_calls[1].arguments == '{"pat'  # type: ignore[union-attr]
+        assert bench.requests[2].messages[-2].tool_calls[1].arguments == '{"pat'  # type: ignore[union-attr] - the model's own message
         bench.check_record()
 
 

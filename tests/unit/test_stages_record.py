@@ -32,7 +32,7 @@ async def test_a_reviewed_run_costs_eight_durable_steps_in_its_stages() -> None:
         ("work", [calls(("c1", "grep")), submit("work")]),
         ("review", [answer("review")]),
     ):
-        async with Bench(kind, *replies) as bench:  # type: ignore[arg-type]
+        async with Bench(kind, *replies) as bench:  # type: ignore[arg-type] - one of the kinds
             await bench.run()
             steps += [step.types for step in bench.journal.steps]
     began, ended = ["stage.started", "attempt.started"], ["attempt.completed", "stage.completed"]

@@ -16,7 +16,7 @@ from remit.workspaces._tools import call_fingerprint
 
 FULL = WorkspaceSettings(
     ref="app",
-    root="/app",  # type: ignore[arg-type]
+    root="/app",  # type: ignore[arg-type] - turned into a path
     shell=True,
     commands=(
         CommandDefinition(id="test", executable="pytest", args=("-q",), extra_args=True),

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 
 from rich.text import Text
 
 from remit.cli._diff import coloured
 from remit.cli._screen import console_on, is_a_terminal
+from remit.cli._signals import by_default
 from remit.cli._words import one_line, plain, say
 from remit.contract import RunView
 from remit.errors import InvalidRequest
@@ -44,7 +43,7 @@ def is_undecided(view: RunView) -> bool:
 
 def decide(view: RunView, *, patch: str, deliver: Deliver) -> int:
     """Ask until there is an answer; returns the exit code. Ctrl-C and the end of input are `nothing`."""
-    with _interruptible():
+    with by_default():
         try:
             return _decide(view, patch, deliver)
         except KeyboardInterrupt:
@@ -121,14 +120,3 @@ def _ask(question: str) -> str | None:
     sys.stderr.flush()
     line = sys.stdin.readline()
     return plain(line).strip() if line else None
-
-
-@contextmanager
-def _interruptible() -> Generator[None]:
-    """Hear Ctrl-C, whatever was done with it while the run's result was handed over."""
-    before = signal.getsignal(signal.SIGINT)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

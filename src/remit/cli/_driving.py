@@ -71,7 +71,10 @@ class Driver:
         self._task = asyncio.current_task()
         with self._signals.handled():
             try:
-                return await self._drive_in_a_host(self._place)
+                outcome = await self._drive_in_a_host(self._place)
+                # It has ended by its own result: a signal that comes now must not take its exit code away.
+                self._signals.ended = True
+                return outcome
             except asyncio.CancelledError:
                 if self._signals.received is None:
                     raise

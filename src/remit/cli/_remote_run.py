@@ -158,6 +158,7 @@ class _Follower:
             except TimeoutError:
                 say(f"run {self._run_id} goes on; `remit watch {self._run_id}` follows it")
                 return EXIT_WAIT_RAN_OUT
+            self._signals.ended = not left and self._view is not None
         if left or self._view is None:
             say(f"run {self._run_id} goes on")
             return self._signals.exit_code

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
 from dataclasses import replace
 
@@ -60,8 +59,6 @@ def execute(options: RunOptions) -> int:
     if outcome.view is None:
         say("stopped before the run began: nothing was started")
         return outcome.exit_code
-    # The run has ended by its own result: a signal that comes now must not take its exit code away.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     view = outcome.view
     _hand_over(outcome, options, results)
     code = write_summary(options.summary, view, patch=outcome.patch, code=_final_code(outcome, results))

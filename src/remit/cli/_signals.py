@@ -27,6 +27,8 @@ class Signals:
     def __init__(self, *, stop: Callable[[], object]) -> None:
         self.stop = stop
         self.received: signal.Signals | None = None
+        self.ended = False
+        """Whether what was asked for has its result: from then on one signal more is without effect."""
         self.zygote_pid: Callable[[], int | None] = lambda: None
         """The process whose death takes every checkout's processes with it."""
 
@@ -61,7 +63,10 @@ class Signals:
 
     @contextmanager
     def handled(self) -> Generator[None]:
-        """Take the signals for the length of a block. One that was ignored by who started us stays so."""
+        """Take the signals for the length of a block, and where all has ended by then, beyond it.
+
+        One that was ignored by who started us stays so.
+        """
         loop = asyncio.get_running_loop()
         taken: list[signal.Signals] = []
         for number in _EXIT_CODES:
@@ -71,5 +76,37 @@ class Signals:
         try:
             yield
         finally:
+            # In between a signal has its default action, so none may come.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, taken)
             for number in taken:
                 loop.remove_signal_handler(number)
+                if self.ended:
+                    signal.signal(number, _Once())
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class _Once:
+    """What becomes of a signal while a result is handed over: the first changes nothing, a second ends it."""
+
+    def __init__(self) -> None:
+        self._told = False
+
+    def __call__(self, number: int, _: object) -> None:
+        if self._told:
+            os._exit(_EXIT_CODES[signal.Signals(number)])
+        self._told = True
+
+
+@contextmanager
+def by_default() -> Generator[None]:
+    """For the length of a block each signal does what it does anywhere: while a person is asked something."""
+    before = {number: signal.getsignal(number) for number in _EXIT_CODES}
+    for number, handler in before.items():
+        if isinstance(handler, _Once):
+            usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+            signal.signal(number, usual)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

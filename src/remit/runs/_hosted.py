@@ -126,7 +126,7 @@ class HostedRun:
             clock=clock,
         )
 
-    async def run(self, input: HostedInput, scope: Scope) -> SettledRun | IndeterminateRun:  # noqa: A002
+    async def run(self, input: HostedInput, scope: Scope) -> SettledRun | IndeterminateRun:  # noqa: A002 - the checklist's own name
         """Run one input to its result. It raises nothing: what goes wrong is a result, without its text.
 
         Args:

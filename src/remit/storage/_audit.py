@@ -27,7 +27,7 @@ def read_audit(
 ) -> tuple[AuditEntry, ...]:
     """A tenant's entries (None: all), the newest first, from below an id on."""
     rows = connection.execute(
-        f"SELECT {_COLUMNS} FROM audit WHERE (? IS NULL OR tenant = ?) AND (? IS NULL OR id < ?)"  # noqa: S608
+        f"SELECT {_COLUMNS} FROM audit WHERE (? IS NULL OR tenant = ?) AND (? IS NULL OR id < ?)"  # noqa: S608 - names of our own columns
         " ORDER BY id DESC LIMIT ?",
         (tenant, tenant, before, before, max(1, min(limit, MOST_ENTRIES_A_PAGE))),
     )

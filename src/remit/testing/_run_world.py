@@ -35,7 +35,7 @@ from remit.work import CleanupScope, WorkRegistry
 
 PLAN = '{"plan": "Change a.txt.", "verification": "Run the checks."}'
 WORK = '{"completion": "Changed a.txt.", "verification": "The checks pass."}'
-PASS = '{"decision": "pass", "output": "a.txt is right now.", "summary": "Fine."}'  # noqa: S105
+PASS = '{"decision": "pass", "output": "a.txt is right now.", "summary": "Fine."}'  # noqa: S105 - a verdict, no password
 WRITE = ("c1", "write_file", '{"relative_path": "a.txt", "content": "new\\n"}')
 BLOCK = ("c1", "run_shell", '{"command": "block"}')
 

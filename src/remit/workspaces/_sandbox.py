@@ -190,7 +190,7 @@ def home_for(root: Path | None) -> Path:
     """Where commands see their own, empty home: at the user's path, so that a toolchain's `~/…` is right."""
     home = Path(os.path.realpath(os.path.expanduser("~")))
     system = [Path(folder) for folder in (*SYSTEM_FOLDERS, "/etc", "/proc", "/dev")]
-    unfit = home in (Path("/"), Path("/tmp")) or any(home.is_relative_to(folder) for folder in system)  # noqa: S108
+    unfit = home in (Path("/"), Path("/tmp")) or any(home.is_relative_to(folder) for folder in system)  # noqa: S108 - looked for, not written to
     if unfit or (root is not None and home.is_relative_to(root)):
         return _NEUTRAL_HOME
     return home
@@ -201,6 +201,6 @@ def trial_options() -> tuple[str, ...]:
     return (
         *("--die-with-parent", "--new-session", "--unshare-user", "--disable-userns", "--unshare-ipc"),
         *("--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try", "--cap-drop", "ALL"),
-        *("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--size", "4096", "--tmpfs", "/tmp"),  # noqa: S108
+        *("--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--size", "4096", "--tmpfs", "/tmp"),  # noqa: S108 - the sandbox's own
         *("--", "true"),
     )

@@ -107,8 +107,8 @@ class McpDoor:
 
 def _user_of(identity: Identity) -> Any:
     """Who asks, in the SDK's form: it binds a session to whoever opened it."""
-    from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser  # noqa: PLC0415 - heavy
-    from mcp.server.auth.provider import AccessToken  # noqa: PLC0415 - heavy
+    from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser  # noqa: PLC0415 - heavy, and not everybody's
+    from mcp.server.auth.provider import AccessToken  # noqa: PLC0415 - as above
 
     key = identity.key
     token = AccessToken(token="", client_id=key.id, subject=key.tenant, scopes=list(key.scopes))

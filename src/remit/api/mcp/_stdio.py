@@ -38,7 +38,7 @@ def claimed_wire() -> Generator[Wire]:
         os.dup2(2, 1)
         # The reading end is left open: its thread may be waiting in it until the process ends.
         with open(writes, "w", encoding="utf-8", newline="\n", closefd=False) as out:
-            yield Wire(open(reads, encoding="utf-8", errors="replace", closefd=False), out)  # noqa: SIM115
+            yield Wire(open(reads, encoding="utf-8", errors="replace", closefd=False), out)  # noqa: SIM115 - see above: it stays open
     finally:
         os.dup2(reads, 0)
         os.dup2(writes, 1)
