@@ -12,6 +12,7 @@ import asyncio
 import re
 import select
 import ssl
+from asyncio import BaseEventLoop
 from collections import deque
 from collections.abc import AsyncIterator
 from typing import Any, cast
@@ -59,15 +60,20 @@ class WireConnection(httpx2.AsyncBaseTransport):
         await self.aclose()
         secure = url.scheme == "https"
         host = url.raw_host.decode("ascii").strip("[]")
+        loop = asyncio.get_running_loop()
+        # A loop of another make, uvloop say, tries a host's addresses in turn and takes no such wish.
+        eyeballs: dict[str, Any] = (
+            {"happy_eyeballs_delay": _HAPPY_EYEBALLS_S} if isinstance(loop, BaseEventLoop) else {}
+        )
         try:
             async with asyncio.timeout(within_s):
-                _, self._wire = await asyncio.get_running_loop().create_connection(
+                _, self._wire = await loop.create_connection(
                     _Wire,
                     host,
                     url.port or (443 if secure else 80),
                     ssl=self._context if secure else None,
                     server_hostname=host if secure else None,
-                    happy_eyeballs_delay=_HAPPY_EYEBALLS_S,
+                    **eyeballs,
                 )
         except TimeoutError as error:
             raise httpx2.ConnectTimeout(f"no connection within {within_s:g} s") from error

@@ -32,7 +32,7 @@ from remit.workspaces.keeper._plan import Limits
 if TYPE_CHECKING:
     from remit.workspaces.keeper._proxy import ProxyProcess
 
-_LOOK_AGAIN_S = 0.001
+_LOOK_AGAIN_S = 0.000_2
 _LOOK_SLOWLY_S = 0.016
 _STUCK_S = 2.0
 _MAX_LEFTOVERS = 32
@@ -153,9 +153,9 @@ class Jail:
         if self._killed:
             self.end()
             return
-        self._hold_monitor()
+        self._hold_monitor(_LOOK_AGAIN_S)
 
-    def _hold_monitor(self) -> None:
+    def _hold_monitor(self, delay_s: float) -> None:
         """Stops the monitor as soon as it sleeps; from then on it has no part in the sandbox's start."""
         if self._killed or self._monitor is None:
             return
@@ -163,7 +163,7 @@ class Jail:
         if seen is None or seen.ended:
             return
         if seen.state != "S":
-            self._loop.after(_LOOK_AGAIN_S, self._hold_monitor)
+            self._loop.after(delay_s, lambda: self._hold_monitor(min(_LOOK_SLOWLY_S, delay_s * 2)))
             return
         self._monitor_held = True
         os.kill(self._monitor.pid, signal.SIGSTOP)

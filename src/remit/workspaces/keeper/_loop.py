@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 Callback = Callable[[], None]
+_SHORT_S = 0.001
+"""Waits below it are slept through: a selector counts whole milliseconds and would wait for longer."""
 
 
 @dataclass(order=True, slots=True)
@@ -78,6 +80,9 @@ class Loop:
         while self._timers and self._timers[0].callback is None:
             heapq.heappop(self._timers)
         timeout_s = max(0.0, self._timers[0].due_s - self.now()) if self._timers else None
+        if timeout_s is not None and timeout_s < _SHORT_S:
+            time.sleep(timeout_s)
+            timeout_s = 0.0
         ready = self._selector.select(timeout_s)
         # Timers first: a descriptor that is always ready must not hold up what is due.
         self._call_due()
