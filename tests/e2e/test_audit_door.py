@@ -129,6 +129,22 @@ async def test_calls_for_admins_are_on_record_refused_or_not(tmp_path: Path) -> 
         assert entries[1].actor == "key_reader"
 
 
+async def test_the_same_look_again_is_no_news(tmp_path: Path) -> None:
+    """Who collects metrics doesn't fill the record; another look, or one that ends otherwise, is on it."""
+    async with DoorWorld(home=tmp_path).open() as door:
+        reader = await door.add_key("reader", id="key_reader", scopes=("read",))
+        async with door.client() as admin, door.client(reader) as other:
+            for _ in range(5):
+                assert (await admin.get("/metrics")).status_code == 200
+                assert (await other.get("/metrics")).status_code == 403
+            assert (await admin.get("/api/v1/keys")).status_code == 200
+        assert [(one.subject, one.outcome) for one in await acts(door)] == [
+            ("call metrics", "done"),
+            ("call metrics", "forbidden"),
+            ("call list_keys", "done"),
+        ]
+
+
 async def test_record_is_only_added_to_and_holds_no_secret(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -150,7 +166,7 @@ async def test_record_is_only_added_to_and_holds_no_secret(
     assert [line["action"] for line in lines] == [entry.action for entry in reversed(entries)]
     with closing(sqlite3.connect(world.data / "remit.db")) as connection:
         for statement in ("UPDATE audit SET actor = 'x'", "DELETE FROM audit"):
-            with pytest.raises(sqlite3.IntegrityError, match="only added to"):
+            with pytest.raises(sqlite3.IntegrityError, match="the audit record"):
                 connection.execute(statement)
 
 

@@ -203,6 +203,14 @@ async def test_a_stranger_sees_nothing(tmp_path: Path) -> None:
             assert not (await client.call_tool("get_run", {"run_id": run["id"]})).is_error
 
 
+async def test_a_message_without_a_type_is_a_problem(tmp_path: Path) -> None:
+    """R73: what isn't JSON is refused in the door's form, also where there is no body at all."""
+    async with DoorWorld(home=tmp_path).open() as door, door.client() as http:
+        answer = await http.post("/mcp")
+        assert (answer.status_code, answer.headers["content-type"]) == (415, "application/problem+json")
+        assert answer.json()["code"] == "unsupported_media"
+
+
 async def test_a_wrong_key_is_told(tmp_path: Path) -> None:
     """R77: the SDK's client with a key that nobody knows gets an error, not a hang."""
     async with DoorWorld(home=tmp_path).open() as door:

@@ -12,6 +12,7 @@ from remit.api import _events, _looking, _records, _runs, _usage_report, _watchi
 from remit.api._compatible import compatible_routes, refuse_in_form
 from remit.api._guard import AsgiApp, Guard, Receive, Scope, Send
 from remit.api._keys import Identity, Keyring, origin_of
+from remit.api._looks import Looks
 from remit.api._openapi import openapi_of
 from remit.api._operation import Answer, Call, Doors, Operation
 from remit.api._ports import ServedHost
@@ -88,6 +89,7 @@ class _Place:
 
     def __init__(self, operations: Sequence[Operation], doors: Doors) -> None:
         self._doors = doors
+        self._looks = Looks(doors.host.clock)
         self._operations: dict[str, Operation] = {operation.method: operation for operation in operations}
         if "GET" in self._operations:
             self._operations["HEAD"] = self._operations["GET"]
@@ -117,7 +119,10 @@ class _Place:
     async def _audited(
         self, operation: Operation, identity: Identity, scope: Scope, receive: Receive
     ) -> Answer:
-        """The answer of a call that needs the scope `admin`: it goes on the audit record, refused or not."""
+        """The answer of a call that needs the scope `admin`: it goes on the audit record, refused or not.
+
+        One that only looks does so once an hour: who collects metrics would fill the record.
+        """
         outcome = "internal"
         try:
             answer = await self._answer(operation, identity, scope, receive)
@@ -127,8 +132,10 @@ class _Place:
             outcome = error.code
             raise
         finally:
-            act = act_of(identity.caller, "admin.called", f"call {operation.id}", outcome=outcome)
-            await self._doors.host.record(act, tenant=identity.tenant)
+            if operation.method != "GET" or self._looks.is_news(identity, operation.id, outcome):
+                act = act_of(identity.caller, "admin.called", f"call {operation.id}", outcome=outcome)
+                await self._doors.host.record(act, tenant=identity.tenant)
+                self._looks.remember(identity, operation.id, outcome)
 
     async def _read(
         self, operation: Operation, identity: Identity | None, scope: Scope, receive: Receive

@@ -13,7 +13,7 @@ _HELP = """Show the audit record of this machine's data folder, the newest act l
 
 It holds keys made and revoked, hosts that started with other settings, calls that need the scope admin, runs
 that asked for more than any request may, and what became of patches: who, what, when, from where, and the
-outcome. It is only ever added to, and holds no secret.
+outcome. An act stays there for [host] audit_days (400), and none is ever changed; it holds no secret.
 """
 
 

@@ -22,7 +22,7 @@ from remit.cli._signals import Signals
 from remit.cli._words import say
 from remit.config import Config, find_repository_root, load_config, with_default_model
 from remit.errors import ConfigError, NotFound
-from remit.host import Host, record_settings
+from remit.host import Host, keep_audit_short, record_settings
 from remit.requests import parse_duration_ms
 from remit.storage import take_serve_lock
 from remit.workspaces import check_root, choose_sandbox
@@ -196,7 +196,7 @@ class _Serving:
                     app = App(door, self._door_settings(port))
                     async with DoorServer(app, listener, certificate=self._certificate):
                         self._tell(door, first, sandboxes, port)
-                        await self._stop.wait()
+                        await self._until_stopped(host)
                         say(f"{self._signals.name}: taking no more work")
                         host.request_drain()
                         app.streams.tell_draining()
@@ -206,6 +206,14 @@ class _Serving:
                 listener.close()
         say("stopped: everything has ended and is stored")
         return 0
+
+    async def _until_stopped(self, host: Host) -> None:
+        """Wait for the first signal, and do meanwhile what a served host does beside its runs."""
+        async with asyncio.TaskGroup() as group:
+            days = self._config.host.audit_days
+            trimming = group.create_task(keep_audit_short(host.store, host.clock, days=days), name="audit")
+            await self._stop.wait()
+            trimming.cancel()
 
     def _door_settings(self, port: int) -> Any:
         from remit.api import DoorSettings, host_names  # noqa: PLC0415 - an optional extra

@@ -26,6 +26,8 @@ class HostTable(Model):
     """Runs that wait beside them."""
     drain_ms: int = Field(default=30_000, ge=0)
     """How long what runs may go on after the first signal; then it is cancelled, code `drain`."""
+    audit_days: int = Field(default=400, ge=30)
+    """How long `remit serve` keeps an act on the audit record; not less than thirty days."""
     allowed_hosts: tuple[str, ...] = ()
     """Names, with or without a port, by which clients reach `remit serve` beside its own address."""
     allowed_origins: tuple[str, ...] = ()

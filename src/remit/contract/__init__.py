@@ -1,6 +1,6 @@
 """The shapes of all that is stored or sent: pure, frozen, closed."""
 
-from remit.contract._audit import OWNER, AuditAction, AuditEntry, AuditFact
+from remit.contract._audit import AUDIT_KEPT_DAYS, OWNER, AuditAction, AuditEntry, AuditFact
 from remit.contract._dry_run import DryRun, DryWorkspace, FoundCheck, ModelPrice
 from remit.contract._flags import FLAG_WORDS
 from remit.contract._keys import SCOPES, ApiKey, KeySpending, Scope
@@ -130,6 +130,7 @@ from remit.contract._words import (
 )
 
 __all__ = [
+    "AUDIT_KEPT_DAYS",
     "CLI_EXIT",
     "CODES",
     "FLAG_WORDS",

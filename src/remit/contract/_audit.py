@@ -12,6 +12,7 @@ AuditAction = Literal[
     "key.created",
     "key.revoked",
     "host.configured",
+    "audit.trimmed",
     "admin.called",
     "run.override",
     "run.webhook",
@@ -21,9 +22,13 @@ AuditAction = Literal[
     "delivery.ended",
     "delivery.undone",
 ]
-"""What was done: a key made or ended; a host that started with other settings than the last one; a call that
+"""What was done: a key made or ended; a host that started with other settings than the last one;
+old acts that were taken off the record; a call that
 needs the scope `admin`; a run asked for with more than what any request may set, or with a webhook; a result
 accepted or refused; a delivery approved, thrown away, carried out or taken back."""
+
+AUDIT_KEPT_DAYS = 30
+"""No act is taken off the record before."""
 
 OWNER = "owner"
 """Whoever owns the machine: by the command line, or in this process."""

@@ -12,7 +12,7 @@ everything in reverse.
 """
 
 from remit.host._by_hand import ByHand, PatchPlace, branches_of, deliver_by_hand
-from remit.host._configured import record_settings, settings_act
+from remit.host._configured import keep_audit_short, record_settings, settings_act
 from remit.host._delivering import check_discardable
 from remit.host._host import Host
 from remit.host._run import CancelOutcome, Run
@@ -32,6 +32,7 @@ __all__ = [
     "branches_of",
     "check_discardable",
     "deliver_by_hand",
+    "keep_audit_short",
     "next_host_status",
     "record_settings",
     "settings_act",

@@ -1,18 +1,26 @@
-"""What changed in a host's settings since it last started: names and fingerprints, never a value."""
+"""What a host that is served puts on the audit record, and takes off it.
+
+What changed in its settings since it last started: names and fingerprints, never a value.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import Any, Final, Protocol
+from typing import Any, Final, NoReturn, Protocol
 
 from pydantic import BaseModel
 
 from remit.config import Config
 from remit.contract import AuditEntry, AuditFact
-from remit.primitives import dump_json
+from remit.errors import StorageError
+from remit.primitives import Clock, dump_json
 
+_log = logging.getLogger(__name__)
 _SHOWN_CHARS: Final = 16
+_TRIMMED_EVERY_S: Final = 24 * 3600.0
 _PAGE: Final = 1_000
 
 
@@ -30,12 +38,30 @@ class AuditRecord(Protocol):
         ...
 
 
+class TrimmedRecord(Protocol):
+    """Where acts are taken off the record."""
+
+    async def trim_audit(self, *, before: datetime) -> int:
+        """Take off what is older."""
+        ...
+
+
 async def record_settings(record: AuditRecord, config: Config) -> AuditFact | None:
     """Record what of the settings isn't as the last host that was served here had it; None: nothing."""
     act = settings_act(fingerprints(config), await _find_last(record))
     if act is not None:
         await record.record(act)
     return act
+
+
+async def keep_audit_short(record: TrimmedRecord, clock: Clock, *, days: int) -> NoReturn:
+    """Take off the audit record, now and once a day, what is older than `days`; until it is cancelled."""
+    while True:
+        try:
+            await record.trim_audit(before=clock.now() - timedelta(days=days))
+        except StorageError as error:  # a full disk, say: nothing is lost by waiting until tomorrow
+            _log.warning("old acts stay on the audit record for now: %s", error)
+        await clock.sleep(_TRIMMED_EVERY_S)
 
 
 def settings_act(now: Mapping[str, str], before: Mapping[str, str]) -> AuditFact | None:

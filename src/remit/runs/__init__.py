@@ -1,7 +1,7 @@
 """Where a run is and what is next: its status table, supervisor, settlement, and the ports it needs."""
 
 from remit.runs._allowances import Allowances, KeyLedger
-from remit.runs._auditing import act_of, audit_of_admission, audit_of_event, audit_of_log
+from remit.runs._auditing import act_of, audit_of_admission, audit_of_event, audit_of_log, check_trim
 from remit.runs._by_hand import may_be_delivered_later, read_newest_view
 from remit.runs._context import RunContext, RunTimes
 from remit.runs._control import CancelAsked, CancelBy, RunControl, check_reason
@@ -141,6 +141,7 @@ __all__ = [
     "audit_of_event",
     "audit_of_log",
     "check_reason",
+    "check_trim",
     "classify_error",
     "describe_run",
     "despite_cancel",

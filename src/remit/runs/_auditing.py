@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from remit.admission import DEFAULT_OVERRIDES, Admitted, Caller
-from remit.contract import OWNER, AuditAction, AuditFact, DeliveryCompleted, Model, RunRequest
+from remit.contract import (
+    AUDIT_KEPT_DAYS,
+    OWNER,
+    AuditAction,
+    AuditFact,
+    DeliveryCompleted,
+    Model,
+    RunRequest,
+)
+from remit.errors import MisuseError
 
 _BY_HAND: Final[Mapping[str, tuple[AuditAction, str]]] = {
     "delivery.completed": ("delivery.ended", "delivered"),
@@ -56,6 +66,16 @@ def act_of(
 def _models_of(request: RunRequest) -> set[str]:
     named = {request.model, *(stage.model for stage in request.stages.values())}
     return {model for model in named if model is not None}
+
+
+def check_trim(before: datetime, *, now: datetime) -> None:
+    """Refuse to take acts off the record that are too new.
+
+    Raises:
+        MisuseError: The moment is less than thirty days back.
+    """
+    if before > now - timedelta(days=AUDIT_KEPT_DAYS):
+        raise MisuseError(f"what is on the audit record stays there for {AUDIT_KEPT_DAYS} days at least")
 
 
 def audit_of_event(run_id: str, payload: Model, *, key_id: str | None) -> AuditFact | None:

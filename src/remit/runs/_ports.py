@@ -294,6 +294,16 @@ class RunStore(Protocol):
         """
         ...
 
+    async def trim_audit(self, *, before: datetime) -> int:
+        """Take what is older off the audit record of all tenants; returns how many acts that were.
+
+        How many, and up to when, is itself an act on the record. The last `host.configured` stays.
+
+        Raises:
+            MisuseError: The moment is less than thirty days back.
+        """
+        ...
+
     async def read_audit(
         self, *, tenant: str | None = "local", before: int | None = None, limit: int = 100
     ) -> tuple[AuditEntry, ...]:

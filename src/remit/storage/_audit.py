@@ -6,14 +6,19 @@ import json
 import logging
 import sqlite3
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from remit.contract import AuditEntry, AuditFact
-from remit.primitives import dump_json, parse_time
+from remit.primitives import dump_json, format_time, parse_time
+from remit.runs import check_trim
 from remit.storage._transaction import Transaction
 
 MOST_ENTRIES_A_PAGE: Final = 1_000
 _log = logging.getLogger("remit.audit")
+_OLD: Final = (
+    "at < ? AND id IS NOT (SELECT id FROM audit WHERE action = 'host.configured' ORDER BY id DESC LIMIT 1)"
+)
 _COLUMNS: Final = "id, tenant, at, actor, action, subject, origin, outcome, data"
 
 
@@ -47,6 +52,31 @@ def _entry(row: tuple[Any, ...]) -> AuditEntry:
         outcome=outcome,
         data=json.loads(data),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrimAudit:
+    """`trim_audit`."""
+
+    before: datetime
+    weight: int = 1
+    closing: bool = True
+
+    def run(self, transaction: Transaction) -> int:
+        """Count what is old, and take it off; the last settings stay: the next are compared with them."""
+        check_trim(self.before, now=transaction.clock.now())
+        transaction.flush()
+        connection, before = transaction.connection, format_time(self.before)
+        (count,) = connection.execute(f"SELECT COUNT(*) FROM audit WHERE {_OLD}", (before,)).fetchone()  # noqa: S608 - a condition of our own
+        if not count:
+            return 0
+        transaction.audit(
+            "local",
+            AuditFact(action="audit.trimmed", subject="audit", data={"acts": count, "before": before}),
+        )
+        transaction.flush()
+        connection.execute(f"DELETE FROM audit WHERE {_OLD}", (before,))  # noqa: S608 - a condition of our own
+        return count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

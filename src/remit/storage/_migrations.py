@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from remit.errors import SchemaTooNew, StorageError
-from remit.storage._schema import SCHEMA_V1, SCHEMA_V2, SCHEMA_V3, SCHEMA_V4, SCHEMA_V5, SCHEMA_V6
+from remit.storage._schema import SCHEMA_V1, SCHEMA_V2, SCHEMA_V3, SCHEMA_V4, SCHEMA_V5, SCHEMA_V6, SCHEMA_V7
 
 APPLICATION_ID: Final = 0x524D_4954
 """Marks the file as ours ("RMIT")."""
@@ -57,6 +57,11 @@ def _add_audit(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
+def _let_old_acts_go(connection: sqlite3.Connection) -> None:
+    for statement in SCHEMA_V7:
+        connection.execute(statement)
+
+
 MIGRATIONS: Final = (
     Migration(number=1, apply=_create),
     Migration(number=2, apply=_add_tombstones),
@@ -64,6 +69,7 @@ MIGRATIONS: Final = (
     Migration(number=4, apply=_add_parents),
     Migration(number=5, apply=_add_key_ids),
     Migration(number=6, apply=_add_audit),
+    Migration(number=7, apply=_let_old_acts_go),
 )
 """All of them, in order."""
 

@@ -212,3 +212,14 @@ SCHEMA_V6: Final = (
     """,
 )
 """What the sixth one adds."""
+
+SCHEMA_V7: Final = (
+    "DROP TRIGGER audit_is_not_deleted",
+    # What is old may go, by whoever counts it on the record; what is new never.
+    """
+    CREATE TRIGGER audit_is_kept BEFORE DELETE ON audit
+    WHEN julianday (OLD.at) > julianday ((SELECT at FROM audit ORDER BY id DESC LIMIT 1)) - 30
+    BEGIN SELECT RAISE (ABORT, 'what is on the audit record stays there for thirty days at least'); END
+    """,
+)
+"""What the seventh one changes."""

@@ -27,7 +27,7 @@ from remit.runs import (
     Tombstone,
 )
 from remit.storage import _queries
-from remit.storage._audit import Record, read_audit
+from remit.storage._audit import Record, TrimAudit, read_audit
 from remit.storage._burying import Bury, find_tombstone
 from remit.storage._claiming import unfinished_of_dead
 from remit.storage._commits import Answer, Commits, Reply, Request
@@ -244,6 +244,10 @@ class SqliteStore:
     async def record(self, act: AuditFact, *, tenant: str = "local") -> None:
         """See `RunStore`."""
         await self._write(Record(tenant=tenant, fact=act))
+
+    async def trim_audit(self, *, before: datetime) -> int:
+        """See `RunStore`."""
+        return await self._write(TrimAudit(before=before))
 
     async def read_audit(
         self, *, tenant: str | None = "local", before: int | None = None, limit: int = 100

@@ -38,7 +38,7 @@ from remit.events import (
     number_event,
     payload_of,
 )
-from remit.primitives import Clock, clean_json, clean_text, dump_json, is_run_id
+from remit.primitives import Clock, clean_json, clean_text, dump_json, format_time, is_run_id
 from remit.runs import (
     AttemptRow,
     CancelBy,
@@ -49,6 +49,7 @@ from remit.runs import (
     Tombstone,
     audit_of_event,
     audit_of_log,
+    check_trim,
     end_buried,
     fold_event,
 )
@@ -428,9 +429,21 @@ class MemoryStore:
         """See `RunStore`."""
         self._record(act, tenant)
 
+    async def trim_audit(self, *, before: datetime) -> int:
+        """See `RunStore`."""
+        check_trim(before, now=self._clock.now())
+        configured = [entry.id for entry in self._audit if entry.action == "host.configured"][-1:]
+        old = [entry for entry in self._audit if entry.at < before and entry.id not in configured]
+        if not old:
+            return 0
+        data = {"acts": len(old), "before": format_time(before)}
+        self._record(AuditFact(action="audit.trimmed", subject="audit", data=data), "local")
+        self._audit = [entry for entry in self._audit if entry not in old]
+        return len(old)
+
     def _record(self, act: AuditFact, tenant: str) -> None:
         cleaned = clean_json(act.model_dump(mode="json"))[0]
-        number = len(self._audit) + 1
+        number = self._audit[-1].id + 1 if self._audit else 1
         self._audit.append(
             AuditEntry.model_validate({**cleaned, "id": number, "at": self._clock.now(), "tenant": tenant})
         )

@@ -11,7 +11,7 @@ from starlette.routing import Route
 from remit.api._guard import Receive, Scope, Send
 from remit.api._keys import origin_of
 from remit.api._operation import Doors
-from remit.errors import Draining, MethodNotAllowed, PreconditionFailed
+from remit.errors import Draining, MethodNotAllowed, PreconditionFailed, UnsupportedMedia
 
 if TYPE_CHECKING:
     from remit.api._keys import Identity
@@ -68,6 +68,8 @@ class McpDoor:
         identity = await self._doors.keyring.identify(scope["remit.headers"], origin=origin_of(scope))
         if scope["method"] not in _METHODS:
             raise MethodNotAllowed("this path takes DELETE, GET, POST", allow="DELETE, GET, POST")
+        if scope["method"] == "POST" and b"content-type" not in scope["remit.headers"]:
+            raise UnsupportedMedia("send JSON, with `Content-Type: application/json`")
         if find_spec("mcp") is None:
             raise PreconditionFailed("this host has no MCP door: pip install 'remit[mcp]' adds it")
         self._wanted.set()
