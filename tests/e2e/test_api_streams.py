@@ -104,10 +104,18 @@ async def test_viewer_that_leaves_changes_nothing(world: DoorWorld) -> None:
         assert frames_of(whole.text)[-1]["event"] == "run.completed"
 
 
-async def test_reader_that_stops_reading_is_cut(world: DoorWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """R67: what one viewer doesn't take is bounded and ends its connection; another one gets everything."""
+@pytest.mark.parametrize("kernel_helps", [True, False])
+async def test_reader_that_stops_reading_is_cut(
+    world: DoorWorld, monkeypatch: pytest.MonkeyPatch, *, kernel_helps: bool
+) -> None:
+    """R67: what one viewer doesn't take is bounded and ends its connection; another one gets everything.
+
+    Also where the kernel knows no time for what isn't acknowledged.
+    """
     from remit.api._protocol import BoundedProtocol
 
+    if not kernel_helps:
+        monkeypatch.delattr(socket, "TCP_USER_TIMEOUT")
     monkeypatch.setattr(BoundedProtocol, "write_timeout_s", 0.5)
     monkeypatch.setattr(BoundedProtocol, "send_buffer_bytes", 8_192)
     async with world.open() as door, door.client() as client:
