@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 from remit.testing import (
@@ -30,14 +31,16 @@ CASES: dict[str, tuple[str, str, Any]] = {
 CALL = FakeToolCall(name="read_file", arguments='{"relative_path": "a.py"}')
 GOOD = Reply(thinking="Let me look.", text="Looking.", tool_calls=(CALL,), chunk_count=1)
 _GONE = object()
+INFINITE, SURROGATE, NESTED = 1e999, "\ud800", "@nested@"
 _WRITTEN = {
     "@deep@": b"[" * 100_000 + b"]" * 100_000,
+    NESTED: b'{"a":' * 400 + b"1" + b"}" * 400,
     "@digits@": b"9" * 5_000,
     "@long@": b'"' + b"x" * 100_000 + b'"',
 }
 """What `json.dumps` can't write or needn't: it stands in the body in place of these words."""
 NONSENSE: tuple[Any, ...] = (
-    _GONE, None, [], {}, "", "text", "\ud800", "\x00", 7, -1, 2**70, True, 1e999, float("nan"), 0.5,
+    _GONE, None, [], {}, "", "text", SURROGATE, "\x00", 7, -1, 2**70, True, INFINITE, float("nan"), 0.5,
     [None], ["x"], {"a": [1]}, [[[[[]]]]], {"": {"": {}}}, *_WRITTEN, ["a"] * 300, {"type": "x"}, "\u2028",
     "run_shell", "submit_work", -0.0,
 )  # fmt: skip
@@ -64,6 +67,16 @@ def mutated_body(whole: bytes, mutation: Mutation) -> tuple[bytes, tuple[Any, ..
     for word, written in _WRITTEN.items():
         body = body.replace(f'"{word}"'.encode(), written)
     return body, path
+
+
+def mutations_of(whole: bytes, fields: Container[str], nonsense: Iterable[Any]) -> Iterator[Mutation]:
+    """Each of these in each field of these names, in every record of a reply."""
+    wanted = [number for number, value in enumerate(NONSENSE) if any(value is one for one in nonsense)]
+    records = [line for line in whole.decode().split("\n") if "{" in line]
+    for number, line in enumerate(records):
+        for where, path in enumerate(places(json.loads("{" + line.partition("{")[2]))):
+            if path[-1] in fields:
+                yield from ((number, where, what) for what in wanted)
 
 
 def _mutated(record: dict[str, Any], mutation: Mutation) -> tuple[str, tuple[Any, ...]]:

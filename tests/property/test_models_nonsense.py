@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,9 +12,21 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from model_kit import JumpingClock, MemoryLedger, ask, need_sdk, pool_for
-from nonsense_kit import CASES, GOOD, NONSENSE, Mutation, mutated_body
+from nonsense_kit import (
+    CALL,
+    CASES,
+    GOOD,
+    INFINITE,
+    NESTED,
+    NONSENSE,
+    SURROGATE,
+    Mutation,
+    mutated_body,
+    mutations_of,
+)
 from remit.errors import ProviderError
-from remit.models import ModelReply
+from remit.models import ModelReply, message_from_json, message_to_json
+from remit.primitives import dump_json, load_json
 from remit.testing import FakeProvider, Reply
 
 REASONS = {
@@ -31,16 +43,34 @@ mutations = st.lists(
 )
 
 
-async def check(case: str, wanted: list[Mutation]) -> None:
+OPAQUE = {
+    "id",
+    "call_id",
+    "encrypted_content",
+    "summary",
+    "signature",
+    "thoughtSignature",
+    "format",
+    "extra_content",
+    "reasoning_details",
+    "reasoning_content",
+    "thinking",
+}
+
+
+async def check(case: str, wanted: list[Mutation] | None, reply: Reply = GOOD) -> None:
+    """None: odd values in every field that is kept as it came."""
     kind, model, make = CASES[case]
     dialect = make()
     key: dict[str, Any] = {"api_key": None} if kind == "ollama" else {}
     with FakeProvider([GOOD], dialect=dialect) as fake:
         async with pool_for(fake, kind=kind, model=model, clock=JumpingClock(), **key) as pool:
             good = await ask(pool)
-            _, pieces = dialect.render(GOOD, fake.requests[0], number=1)
-            for mutation in wanted:
-                body, path = mutated_body(b"".join(pieces), mutation)
+            _, pieces = dialect.render(reply, fake.requests[0], number=1)
+            whole = b"".join(pieces)
+            odd = (INFINITE, SURROGATE, NESTED)
+            for mutation in mutations_of(whole, OPAQUE, odd) if wanted is None else wanted:
+                body, path = mutated_body(whole, mutation)
                 fake.script(*[Reply(raw=body)] * 6)
                 ledger = MemoryLedger()
                 try:
@@ -77,7 +107,8 @@ def honest(
     ids = [call.tool_call_id for call in outcome.message.tool_calls]
     assert all(ids)
     assert len(set(ids)) == len(ids)
-    json.dumps([block.details for block in outcome.message.blocks])
+    stored = dump_json(message_to_json(outcome.message))
+    assert message_from_json(load_json(stored)) == outcome.message
 
 
 @pytest.mark.parametrize("strict", [False, True], ids=["as users have it", "warnings are errors"])
@@ -96,3 +127,16 @@ def test_nonsense_is_never_a_fault_of_ours(case: str, strict: bool, wanted: list
         if not strict:
             warnings.simplefilter("ignore")
         asyncio.run(check(case, wanted))
+
+
+SIGNED = replace(GOOD, tool_calls=(replace(CALL, extra={"extra_content": {"google": {"signature": "s"}}}),))
+"""With opaque fields beside the call."""
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_opaque_fields_can_be_kept(case: str) -> None:
+    """R29, R30, R84, R85: what is kept as it came can be stored, or the reply counts as broken."""
+    need_sdk(CASES[case][0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        asyncio.run(check(case, None, SIGNED if case in ("chat", "compatible") else GOOD))

@@ -26,6 +26,7 @@ from remit.models._port import (
 )
 from remit.models._retry import LONGEST_ASKED_S, MAX_RETRIES, Jitter, backoff_s
 from remit.models._shielded import run_shielded
+from remit.models._storable import as_storable
 from remit.primitives import Clock, Ids
 from remit.usage import FREE, FREE_KINDS, Price
 
@@ -343,7 +344,7 @@ class Pool:
             if cancelled:
                 raise asyncio.CancelledError
             ending.sent = True
-            outcome = await member.provider.adapter.run(call, exchange, on_delta=on_delta)
+            outcome = as_storable(await member.provider.adapter.run(call, exchange, on_delta=on_delta))
             ending.outcome = outcome
         except Exception:
             ending.stopped = "failed"  # a fault of ours; the row ends all the same
