@@ -109,3 +109,10 @@ def test_undo_of_a_run_in_place_that_was_killed(line: CommandLine) -> None:
     assert "-old\n+new" in Path(kept.partition("kept as a patch: ")[2]).read_text()
     again = line.run("undo", run["id"])
     assert again.returncode == 2, again.stderr
+    line.use(PLAN)
+    other = line.run("run", "another")  # its host ends the one that died
+    assert "was left behind" in other.stderr
+    lost = next(one for one in line.runs() if one["id"] == run["id"])
+    assert (lost["terminal"]["code"], lost["patch"]["files"]) == ("unproven", FILES + 1)
+    assert "-old\n+new" in line.run("patch", run["id"]).stdout
+    assert "delivery.undone" in line.run("show", run["id"]).stdout

@@ -338,6 +338,9 @@ class CleanedUp(_RunMessage):
     kept: bool = False
     folder: str | None = None
     abandoned: tuple[str, ...] = ()
+    undone: int | None = None
+    """How many paths that a dead host's run had changed in the tree itself were put back by somebody since;
+    None: nobody did that."""
 
 
 class NodeFailure(_RunMessage):

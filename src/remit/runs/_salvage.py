@@ -23,6 +23,8 @@ class Salvaged:
     patch: PatchSummary | None = None
     """None: nothing, or exactly what the run shows already."""
     artifacts: tuple[Artifact, ...] = ()
+    undone: int | None = None
+    """How many of its paths somebody has put back already; None: nobody has."""
     problem: str | None = None
     """Why what was there couldn't be read or put away; None: it could, or there was nothing."""
 
@@ -55,14 +57,17 @@ async def _salvage(link: NodeLink, stored: StoredRun, *, keep: bool) -> Salvaged
         # `lost`: there never was a checkout, or it is gone; nothing was there to read.
         return Salvaged(problem=None if error.reason == "lost" else error.message)
     problem: str | None = None
+    undone: int | None = None
     try:
-        await link.cleanup(CleanupRequest(run_id=run_id, generation=generation, keep=keep))
+        cleaned = await link.cleanup(CleanupRequest(run_id=run_id, generation=generation, keep=keep))
+        undone = cleaned.undone
     except NodeError as error:
         problem = error.message
     if shown is not None and shown.sha256 == snapshot.patch_sha256:
-        return Salvaged(problem=problem)
+        return Salvaged(undone=undone, problem=problem)
     return Salvaged(
         patch=summarise_snapshot(snapshot, reviewed=False),
         artifacts=(patch_artifact(snapshot),),
+        undone=undone,
         problem=problem,
     )

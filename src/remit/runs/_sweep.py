@@ -84,6 +84,8 @@ async def _end_lost(store: RunStore, stored: StoredRun, clock: Clock, salvage: S
         artifacts=left.artifacts,
         tenant=tenant,
     )
+    if left.undone is not None:  # by hand, before the run had an end that it could stand behind
+        await store.log(view.id, "delivery.undone", {"mode": "apply", "paths": left.undone}, tenant=tenant)
     if left.problem is not None:
         await store.log(view.id, "checkout.left", {"message": left.problem}, tenant=stored.tenant)
     return final

@@ -173,11 +173,25 @@ class Deliveries:
 
     def find_delivered(self, run_id: str) -> tuple[str, ...]:
         """The content hashes of a run that were applied and not undone."""
+        return tuple(name for name, receipt in self._find_receipts(run_id) if receipt.status == "delivered")
+
+    def find_undone(self, run_id: str) -> tuple[Bundle, Path] | None:
+        """What a run had done that was taken back, and the tree; None: nothing was, or some of it stands.
+
+        Raises:
+            NodeError: It isn't kept any more.
+        """
+        found = self._find_receipts(run_id)
+        if not found or any(receipt.status != "undone" for _, receipt in found):
+            return None
+        content_hash, receipt = found[-1]
+        return RunFolder.of(self._data, run_id).load(content_hash), Path(receipt.root)
+
+    def _find_receipts(self, run_id: str) -> list[tuple[str, _Receipt]]:
         folder = self._receipts(run_id)
-        names = sorted(folder.glob("*.json")) if folder.is_dir() else []
-        hashes = [path.stem for path in names]
-        receipts = [(name, self._read_receipt(run_id, name)) for name in hashes]
-        return tuple(name for name, receipt in receipts if receipt and receipt.status == "delivered")
+        names = sorted(path.stem for path in folder.glob("*.json")) if folder.is_dir() else []
+        receipts = [(name, self._read_receipt(run_id, name)) for name in names]
+        return [(name, receipt) for name, receipt in receipts if receipt is not None]
 
     def find_standing(self, run_id: str) -> tuple[str, ...]:
         """The paths of a run's applied and not undone changes that don't hold their base in the tree."""

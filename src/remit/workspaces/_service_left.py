@@ -62,6 +62,12 @@ async def snapshot_left(node: NodeParts, request: SnapshotRequest) -> Snapshot:
     if in_place is not None:
         record, bundle = in_place
         return await _answer(node, request, bundle, ref=record.ref, root=Path(record.pin.root))
+    # Only of a run in place can anything be undone before its end: its own files are the user's.
+    undone = await asyncio.to_thread(node.deliveries.find_undone, request.run_id)
+    if undone is not None:
+        bundle, root = undone
+        ref = await asyncio.to_thread(find_ref, node.data, request.run_id)
+        return await _answer(node, request, bundle, ref=ref or "", root=root)
     left = await asyncio.to_thread(_find, node, request.run_id)
     lock = await asyncio.to_thread(_lock, left.storage)
     try:
@@ -118,11 +124,13 @@ async def clean_up_left(node: NodeParts, request: CleanupRequest) -> CleanedUp:
     folder = node.data / "checkouts" / request.run_id
     keep = request.keep and not await asyncio.to_thread(_never_keeps, node, request.run_id)
     kept = await asyncio.to_thread(_put_away, folder, keep=keep)
+    undone = await asyncio.to_thread(node.deliveries.find_undone, request.run_id)
     return CleanedUp(
         run_id=request.run_id,
         generation=request.generation,
         kept=kept,
         folder=str(folder) if kept else None,
+        undone=None if undone is None else len(undone[0].changes.changes),
     )
 
 

@@ -29,7 +29,7 @@ _LEFTOVER_GRACE_MS = 2_000
 async def snapshot_run(node: NodeParts, request: SnapshotRequest) -> Snapshot:
     """What the checkout holds now, as a patch."""
     if request.run_id not in node.runs:
-        await asyncio.to_thread(_refuse_unknown, node.data, request.run_id)  # there is nothing to fence
+        await asyncio.to_thread(_refuse_unknown, node, request.run_id)  # there is nothing to fence
     run = await node.enter(request)
     if run.prepared is None:
         return await snapshot_left(node, request)
@@ -58,9 +58,10 @@ async def snapshot_run(node: NodeParts, request: SnapshotRequest) -> Snapshot:
     )
 
 
-def _refuse_unknown(data: Path, run_id: str) -> None:
-    if find_record(RunFolder.of(data, run_id)) is None:
-        find_left(data, run_id)
+def _refuse_unknown(node: NodeParts, run_id: str) -> None:
+    in_place = find_record(RunFolder.of(node.data, run_id)) is not None
+    if not in_place and node.deliveries.find_undone(run_id) is None:
+        find_left(node.data, run_id)
 
 
 async def look_at_run(
