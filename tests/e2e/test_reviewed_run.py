@@ -187,6 +187,31 @@ async def test_what_each_stage_is_sent(world: World) -> None:
     assert ended.view.output == "It is mended."
 
 
+async def test_each_stage_asks_its_own_model(world: World) -> None:
+    """S5: model and options of a stage are on its own requests, in each of its rounds, and on no other's."""
+    world.workspace = dict(NO_CHECKS)
+    world.fake.script(*reviewed(MEND))
+    prices = {
+        name: {"input_usd_per_mtok": "1", "output_usd_per_mtok": "1"}
+        for name in ("fake:gpt-5.2", "fake:gpt-5.1")
+    }
+    world.settings = {"prices": {**prices, MODEL: world.price}}
+    stages = {
+        "plan": {"model": "fake:gpt-5.2", "options": {"reasoning_effort": "high"}},
+        "work": {"options": {"temperature": 0.25}},
+        "review": {"model": "fake:gpt-5.1", "options": {"reasoning_effort": "low"}},
+    }
+    ended = await world.run(stages=stages)
+    assert ended.ending == ("completed", None, None)
+    sent = [
+        (one.stage, one.json["model"], one.json.get("reasoning_effort"), one.json.get("temperature"))
+        for one in world.fake.requests
+    ]
+    work = ("work", MODEL.partition(":")[2], None, 0.25)
+    assert sent == [("plan", "gpt-5.2", "high", None), work, work, ("review", "gpt-5.1", "low", None)]
+    assert set(ended.bill.by_model) == {"fake:gpt-5.2", MODEL, "fake:gpt-5.1"}
+
+
 async def test_the_review_repairs(world: World) -> None:
     """S23, S24: the review may look and repair; what it repaired is named, and is what is delivered."""
     world.workspace = CHECK

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ssl
+import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -199,3 +201,25 @@ async def test_an_answer_that_is_left_closes_the_connection() -> None:
         await wire.aclose()
         assert await fetch(wire, server.request()) == (200, b"abcde")
         assert server.connections == 3
+
+
+async def test_a_cancel_while_it_connects_leaves_no_socket() -> None:
+    """R4: at whatever step of connecting it comes, also in the moment in which the connection is there."""
+    context = ssl.create_default_context()
+    async with serving() as server:
+        for turns in range(12):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always", ResourceWarning)
+                wire = WireConnection(context, keepalive_s=60)
+                task = asyncio.get_running_loop().create_task(wire.handle_async_request(server.request()))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+                await wire.aclose()
+                for _ in range(3):
+                    await asyncio.sleep(0)
+                del task
+                gc.collect()
+            assert [str(one.message) for one in caught] == [], turns

@@ -50,10 +50,14 @@ class Node:
         self.gate = asyncio.Event()
         self.arrived = asyncio.Event()
         self.wrong_stage = False
+        self.link: InProcessLink | None = None
+        self.pending_at_arrival: list[int] = []
 
     async def handle(self, request: NodeRequest) -> NodeResponse:
         self.requests.append(request)
         self.arrived.set()
+        if self.link is not None:
+            self.pending_at_arrival.append(self.link.pending_count(request.run_id))
         if isinstance(request, ArtifactRequest):
             return ArtifactStored(run_id=request.run_id, name=request.name, sha256="0")
         assert isinstance(request, ToolRequest)
@@ -68,11 +72,13 @@ class Node:
 async def test_equal_call_ids_of_two_runs_do_not_collide() -> None:
     """S45, S46, S47, S53: waiters are there before the request arrives, keyed by run, and gone afterwards."""
     node = Node()
-    async with InProcessLink(node) as link, asyncio.TaskGroup() as group:
+    async with asyncio.timeout(30), InProcessLink(node) as link, asyncio.TaskGroup() as group:
+        node.link = link
         one = group.create_task(link.tool(tool("run_a")))
         two = group.create_task(link.tool(tool("run_b")))
         while len(node.requests) < 2:
             await asyncio.sleep(0)
+        assert node.pending_at_arrival == [1, 1]
         assert link.pending_count() == 2
         assert link.pending_count("run_a") == 1
         node.gate.set()
@@ -84,7 +90,7 @@ async def test_equal_call_ids_of_two_runs_do_not_collide() -> None:
 async def test_a_blocked_tool_does_not_delay_another_call() -> None:
     """S51: another request on the same link is answered while a tool call is blocked."""
     node = Node()
-    async with InProcessLink(node) as link, asyncio.TaskGroup() as group:
+    async with asyncio.timeout(30), InProcessLink(node) as link, asyncio.TaskGroup() as group:
         blocked = group.create_task(link.tool(tool("run_a")))
         await node.arrived.wait()
         stored = await link.artifact(ArtifactRequest(run_id="run_b", name="plan", text="x"))
@@ -96,7 +102,7 @@ async def test_a_blocked_tool_does_not_delay_another_call() -> None:
 async def test_a_late_answer_is_dropped_and_counted() -> None:
     """S52, S81: a caller that has gone frees its own waiter only; the late answer harms nobody."""
     node = Node()
-    async with InProcessLink(node) as link, asyncio.TaskGroup() as group:
+    async with asyncio.timeout(30), InProcessLink(node) as link, asyncio.TaskGroup() as group:
         gone = group.create_task(link.tool(tool("run_a")))
         stays = group.create_task(link.tool(tool("run_b")))
         while len(node.requests) < 2:

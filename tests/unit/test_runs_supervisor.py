@@ -498,8 +498,9 @@ async def test_an_acknowledgement_is_waited_for() -> None:
             control = world.controls[run_id]
             async with asyncio.TaskGroup() as group:
                 driving = group.create_task(world.supervise(supervisor))
-                while answer is not None and not control.acknowledge(answer):
+                while answer is not None and not driving.done() and not control.acknowledge(answer):
                     await asyncio.sleep(0.001)
+                assert not control.acknowledge(not answer), "a second one, or one before it is asked for"
                 view = await driving
             assert not control.acknowledge(True)
             assert view.terminal is not None

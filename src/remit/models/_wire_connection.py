@@ -9,6 +9,7 @@ the client's stack (`_sdk_http`).
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import re
 import select
 import ssl
@@ -61,10 +62,11 @@ class WireConnection(httpx2.AsyncBaseTransport):
         secure = url.scheme == "https"
         host = url.raw_host.decode("ascii").strip("[]")
         loop = asyncio.get_running_loop()
-        # A loop of another make, uvloop say, tries a host's addresses in turn and takes no such wish.
-        eyeballs: dict[str, Any] = (
-            {"happy_eyeballs_delay": _HAPPY_EYEBALLS_S} if isinstance(loop, BaseEventLoop) else {}
-        )
+        # A loop of another make, uvloop say, tries addresses in turn and takes no such wish. With one address
+        # there is nothing to race for; and a race that is cancelled in the very moment in which it is won
+        # loses the open socket of the winner.
+        races = isinstance(loop, BaseEventLoop) and not _is_address(host)
+        eyeballs: dict[str, Any] = {"happy_eyeballs_delay": _HAPPY_EYEBALLS_S} if races else {}
         try:
             async with asyncio.timeout(within_s):
                 _, self._wire = await loop.create_connection(
@@ -91,6 +93,14 @@ class WireConnection(httpx2.AsyncBaseTransport):
         wire, self._wire = self._wire, None
         if wire is not None:
             await wire.abort()
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 class _Body(httpx2.AsyncByteStream):
