@@ -164,6 +164,8 @@ async def test_what_a_patch_cannot_hold_is_skipped_and_said(tmp_path: Path) -> N
         mkdir .git/evil 2>/dev/null || mkdir -p .git/evil; echo x > .git/evil/x
         mkdir -p inner/.git/hooks; echo x > inner/.git/hooks/pre-commit; echo i > inner/i.txt
         mkdir -p up/.GIT 'up/git~1'; echo x > up/.GIT/config; echo x > 'up/git~1/config'
+        mkdir -p build/r/.git && echo x > build/r/.git/config
+        mkdir .remit-write-0123456789abcdef; echo x > .remit-write-0123456789abcdef/conftest.py
         ln -s keep.txt .gitmodules
         ln -s "$(printf 'x\\377')" odd
         chmod 000 drop.txt
@@ -175,6 +177,9 @@ async def test_what_a_patch_cannot_hold_is_skipped_and_said(tmp_path: Path) -> N
     assert why["pipe"] == why["folder/pipe"] == why["edit.txt"] == "named pipe"
     assert why["sparse"] == "larger than 64 MiB"
     assert ".gitmodules" in why
+    assert why["inner/.git"] == why["up/.GIT"] == why["up/git~1"] == "git's own name"
+    assert changes.ignored_names == (".remit-write-0123456789abcdef/conftest.py",)
+    assert not [path for path in why if path.startswith("build/")]
     assert why["odd"] == "a link whose target isn't UTF-8"
     assert b".git" not in patch.lower()
     assert b"git~1" not in patch

@@ -79,7 +79,10 @@ async def collect_changes(
     names = _resolve(scan, listing)
     skipped = [Skipped(show_path(path), what) for path, what in scan.special]
     skipped += _take_left_out(names, pin)
-    ignored = await _find_ignored(git, pin, listing, scan, result, names, memory or IgnoreMemory())
+    aside = await asyncio.to_thread(_find_new, scan.git_names, Path(pin.lower)) if scan.git_names else ()
+    ignored = await _find_ignored(git, pin, listing, scan, result, names, aside, memory or IgnoreMemory())
+    skipped += [Skipped(show_path(path), "git's own name") for path in aside if path not in ignored]
+    ignored -= {*aside}
     for path in ignored:
         del names[path]
     if len(names) > MAX_PATCHED:
@@ -116,6 +119,11 @@ def _resolve(scan: Scan, listing: Listing) -> dict[str, Found | None]:
     for path, _ in scan.special:  # a pipe where the base has a file: the file is gone
         names.update(dict.fromkeys(_at_and_below(order, path)) if path not in scan.folders else {})
     return names
+
+
+def _find_new(paths: Sequence[str], lower: Path) -> tuple[str, ...]:
+    """Those that weren't there before the run: a check may run with them, and no patch has them."""
+    return tuple(path for path in paths if not os.path.lexists(lower / path))
 
 
 def _below(order: Sequence[str], folder: str) -> Iterator[str]:
@@ -169,10 +177,11 @@ async def _find_ignored(
     scan: Scan,
     result: Path,
     names: dict[str, Found | None],
+    aside: Sequence[str],
     memory: IgnoreMemory,
 ) -> frozenset[str]:
     """Changed paths that git ignores; what is part of a git base isn't asked about."""
-    paths = sorted(path for path in names if pin.kind == "folder" or path not in listing)
+    paths = sorted({*(path for path in names if pin.kind == "folder" or path not in listing), *aside})
     if not paths:
         return frozenset()
     texts = await asyncio.to_thread(_read_ignore_files, paths, names, scan, Path(pin.lower), result)

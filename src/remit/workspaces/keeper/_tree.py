@@ -16,8 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
-from remit.workspaces.keeper._unfinished import is_unfinished_name
-
 __all__ = [
     "OPAQUE_MARKS",
     "Facts",
@@ -82,7 +80,9 @@ class Scan:
     opaque: list[str] = field(default_factory=list[str])
     """Folders of which nothing in the base shows through."""
     special: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    """Pipes, sockets, devices and names that git refuses: path and what it is."""
+    """Pipes, sockets, devices and what can't be read: path and what it is."""
+    git_names: list[str] = field(default_factory=list[str])
+    """What isn't looked into, since git takes the name for its own; not the root's own `.git`."""
 
 
 def scan_upper(folder: str, *, max_entries: int) -> Scan:
@@ -187,11 +187,14 @@ def _walk(
                 os.close(fd)
                 continue
             path = prefix + entry.name
-            if is_git_name(entry.name) or is_unfinished_name(entry.name) or (skip and path in skip):
+            if path == ".git" or (skip and path in skip):
                 continue
             counted += 1
             if counted > max_entries or len(stack) > _MAX_DEPTH:
                 raise TreeTooLarge(f"more than {max_entries} files and folders, or folders too deep")
+            if is_git_name(entry.name):
+                scan.git_names.append(path)
+                continue
             try:
                 info = entry.stat(follow_symlinks=False)
                 inner = os.open(entry.name, _FOLDER, dir_fd=fd) if stat.S_ISDIR(info.st_mode) else None
