@@ -14,6 +14,7 @@ import pytest
 from door_kit import PLAN, SLEEP, Door, DoorWorld
 from remit.cli._screen import Glyphs
 from remit.cli._top_picture import HostPicture, cut, top_lines
+from remit.cli._watching_host import print_picture
 from remit.contract import Limits, RunStatus, RunView
 
 HOST = {"status": "ready", "running": 1, "max_running": 100, "queued": 1, "max_queued": 1000}
@@ -147,6 +148,24 @@ async def test_only_the_own_tenants_processes_are_told(tmp_path: Path) -> None:
         async with door.client(other) as theirs:
             assert (await theirs.get("/api/v1/nodes", params={"calls": "1"})).json()["data"][0]["calls"] == []
         await http.post(f"/api/v1/runs/{run['id']}/cancel")
+
+
+def test_a_picture_as_json_moves_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """R49: control characters of a label are escaped, those that plain JSON leaves as they are, too."""
+    label = "run_shell: \x9b2J\x7f\x1b[31m"
+    picture = HostPicture(
+        url="http://127.0.0.1:7433",
+        at=datetime(2026, 11, 30, 12, 0, 5, tzinfo=UTC),
+        host=HOST,
+        nodes=[],
+        runs=(),
+        costs={},
+        work=[_work("run_1.work-1.t1", "tool", label)],
+    )
+    print_picture(picture, as_json=True)
+    out = capsys.readouterr().out
+    assert label in {one["label"] for one in json.loads(out)["work"]}
+    assert not [sign for sign in out if sign != "\n" and not sign.isprintable()]
 
 
 @pytest.mark.parametrize("words", [("--json",), ()])

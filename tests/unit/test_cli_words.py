@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import logging
+import sys
 
 import pytest
 from hypothesis import given
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 
 from remit.cli._formats import duration, limit_amount, money, tokens
 from remit.cli._screen import Results, glyphs_of
-from remit.cli._words import one_line, plain
+from remit.cli._words import PlainFormatter, one_line, plain
 
 HOSTILE = {
     "colour": ("\x1b[31mred\x1b[0m", "red"),
@@ -112,3 +114,18 @@ def test_json_on_stdout_holds_no_control_code() -> None:
 def test_signs_follow_the_encoding(encoding: str, sign: str) -> None:
     """A terminal that has no such signs gets letters."""
     assert glyphs_of(io.TextIOWrapper(io.BytesIO(), encoding=encoding)).done == sign
+
+
+def test_a_log_line_moves_nothing() -> None:
+    """R49: what is logged may quote a tool or a repository: one line, no control codes; a traceback, too."""
+    try:
+        raise ValueError("bad\x1b[2J value")
+    except ValueError:
+        raised = sys.exc_info()
+    record = logging.LogRecord(
+        "remit", logging.WARNING, "x.py", 1, "why: %s", ("a\x1b]0;owned\x07b\nERROR forged\x9b2J",), raised
+    )
+    shown = PlainFormatter("%(levelname)s %(message)s").format(record)
+    assert shown.splitlines()[0] == "WARNING why: ab ERROR forged"
+    assert shown.endswith("ValueError: bad value")
+    assert "\x1b" not in shown

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +13,7 @@ from remit.api.mcp import ToolRuns, claimed_wire, make_server, serve_streams
 from remit.cli._remote import secret_for_host
 from remit.cli._serving import ServeOptions, serve_settings
 from remit.cli._signals import Signals
-from remit.cli._words import say
+from remit.cli._words import log_to_stderr, say
 from remit.client import AsyncClient
 from remit.config import Config
 from remit.contract import RunView
@@ -44,7 +43,7 @@ def serve_mcp(
     """
     if find_spec("mcp") is None:
         raise ConfigError("`remit mcp` needs the mcp extra: pip install 'remit[mcp]'")
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    log_to_stderr()
     if host is not None:
         secret = secret_for_host()
         with claimed_wire() as wire:

@@ -19,7 +19,7 @@ from remit.cli._first_key import FirstKey, ensure_first_key
 from remit.cli._place import folder_named, start_folder
 from remit.cli._ready import raise_file_limit
 from remit.cli._signals import Signals
-from remit.cli._words import say
+from remit.cli._words import log_to_stderr, say
 from remit.config import Config, find_repository_root, load_config, with_default_model
 from remit.errors import ConfigError, NotFound
 from remit.host import Host, keep_audit_short, record_settings
@@ -51,7 +51,7 @@ def run_server(options: ServeOptions) -> int:
         PreconditionFailed: Another `remit serve` uses the data folder.
     """
     _require_server()
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    log_to_stderr()
     if not sys.stderr.isatty():  # for who collects logs; at a terminal `remit audit` shows them
         logging.getLogger("remit.audit").setLevel(logging.INFO)
     config = serve_settings(options)

@@ -10,12 +10,12 @@ from rich.console import Group
 from rich.live import Live
 
 from remit.cli._remote import secret_for_host
-from remit.cli._screen import console_on, glyphs_of, wants_live
+from remit.cli._screen import Results, console_on, glyphs_of, wants_live
 from remit.cli._top_picture import HostPicture, cut, top_lines
 from remit.client import Client
 from remit.contract import RunStatus, RunView
 from remit.errors import NotFound
-from remit.primitives import SystemClock, dump_json
+from remit.primitives import SystemClock
 
 _EVERY_S: Final = 1.0
 _MOST_RUNS: Final = 200
@@ -37,7 +37,7 @@ def watch_host(url: str, *, once: bool, as_json: bool) -> int:
     """
     with Client(url, api_key=secret_for_host()) as client:
         if once or not wants_live(sys.stdout):
-            _print(read_picture(client, url), as_json=as_json)
+            print_picture(read_picture(client, url), as_json=as_json)
             return 0
         try:
             _draw(client, url)
@@ -71,9 +71,16 @@ def _cost_of(client: Client, run: RunView) -> float | None:
     return bill["estimated_max_cost_usd"] if cost is None else cost
 
 
-def _print(picture: HostPicture, *, as_json: bool) -> None:
+def print_picture(picture: HostPicture, *, as_json: bool) -> None:
+    """One picture on stdout, as lines for a person or as a document.
+
+    Raises:
+        OSError: Not everything could be written.
+    """
     if as_json:
-        sys.stdout.write(dump_json(_document(picture)) + "\n")
+        results = Results()
+        results.write_json(_document(picture))
+        results.require_written()
         return
     console, glyphs = console_on(sys.stdout), glyphs_of(sys.stdout)
     for line in top_lines(picture, glyphs):

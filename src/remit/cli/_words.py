@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import sys
@@ -12,6 +13,7 @@ from typing import Final
 
 EXIT_INTERRUPTED: Final = 130
 EXIT_USAGE: Final = 2
+_LOGGED_CHARS: Final = 2_000
 
 _ESCAPES: Final = re.compile(
     "(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]?"  # CSI
@@ -60,6 +62,29 @@ def say(text: str) -> None:
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.write(_encodable(f"remit: {text}\n"))
         sys.stderr.flush()
+
+
+class PlainFormatter(logging.Formatter):
+    """Log lines for a terminal: a record is one line, before its traceback, and moves nothing on the screen.
+
+    What is logged may quote a tool, a model or a repository.
+    """
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  logging's own name
+        """The record's line."""
+        record.message = one_line(record.message, width=_LOGGED_CHARS)
+        return super().formatMessage(record)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, and the traceback where there is one."""
+        return plain(super().format(record))
+
+
+def log_to_stderr() -> None:
+    """Show the program's own log, from warnings up."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(PlainFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
 
 
 def _encodable(text: str) -> str:
