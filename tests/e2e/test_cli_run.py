@@ -323,6 +323,9 @@ def test_a_run_in_place_and_its_undo(line: CommandLine) -> None:
     assert done.returncode == 0, done.stderr
     assert "promise 4 is off" in done.stderr
     assert "YOUR FILES" in done.stderr
+    assert "reviewed, in your files" in done.stderr
+    assert "remit undo run_" in done.stderr
+    assert "--apply" not in done.stderr
     (run,) = line.runs()
     view = json.loads(line.run("show", run["id"], "--json").stdout)
     assert view["workspace"]["isolation"] == "in_place"
@@ -332,6 +335,7 @@ def test_a_run_in_place_and_its_undo(line: CommandLine) -> None:
     undone = line.run("undo", view["id"])
     assert undone.returncode == 0, undone.stderr
     assert (line.repository / "doubling.py").read_text() == BROKEN
+    assert "reviewed, not applied" in line.run("show", run["id"]).stdout
     refused = line.run("run", "x", "--in-place", "--patch-only")
     assert (refused.returncode, "--in-place works on your files" in refused.stderr) == (2, True)
 

@@ -152,6 +152,7 @@ async def test_pytest_is_found(files: dict[str, str], why: str) -> None:
     [
         ({"test_a.py": UNITTEST}, "python3 -m unittest discover"),
         ({"tests/test_a.py": "from unittest import TestCase\n"}, "python3 -m unittest discover -s tests"),
+        ({"test_a.py": "import random, os.path as p,unittest\n"}, "python3 -m unittest discover"),
         (
             {"tests/__init__.py": "", "tests/test_a.py": UNITTEST},
             "python3 -m unittest discover -s tests -t .",

@@ -110,13 +110,19 @@ def lineage_words(view: RunView) -> str | None:
     return ", ".join(words) or None
 
 
+def stands_in_place(view: RunView) -> bool:
+    """Whether a run worked in the user's own files, and what it did there wasn't taken back."""
+    is_in_place = view.workspace is not None and view.workspace.isolation == "in_place"
+    return is_in_place and view.delivery is None and view.patch is not None and view.patch.files > 0
+
+
 def delivery_words(view: RunView) -> str:
     """What became of a patch."""
     delivery = view.delivery
     if view.patch is None or view.patch.files == 0:
         return "no changes"
     if delivery is None:
-        return "not applied"
+        return "in your files" if stands_in_place(view) else "not applied"
     match delivery.status:
         case "delivered":
             if delivery.mode == "branch":

@@ -20,6 +20,7 @@ from remit.cli._formats import (
     exit_words,
     limit_words,
     money,
+    stands_in_place,
     tokens,
 )
 from remit.cli._screen import Glyphs
@@ -169,7 +170,8 @@ def steps_after(view: RunView) -> RenderableType:
     if view.patch is not None and view.patch.files:
         steps.append((f"{remit} patch {view.id}", "the patch"))
         delivery = view.delivery
-        if delivery is not None and delivery.mode != "patch" and delivery.status == "delivered":
+        is_delivered = delivery is not None and delivery.mode != "patch" and delivery.status == "delivered"
+        if is_delivered or stands_in_place(view):
             steps.append((f"{remit} undo {view.id}", "take it back"))
         elif (flags := _flags_to_apply(view)) is not None:
             steps.append((f"{remit} patch {view.id} --apply{flags}", "apply it"))

@@ -20,6 +20,7 @@ from remit.cli._formats import (
     end_words,
     exit_words,
     limit_words,
+    stands_in_place,
 )
 from remit.cli._report import cost_words, usage_words
 from remit.cli._words import one_line, plain, say
@@ -152,6 +153,8 @@ def _flags(flags: Sequence[str]) -> list[str]:
 
 def _how(view: RunView) -> list[str]:
     delivery = view.delivery
+    if stands_in_place(view):
+        return [f"It is in the workspace's own files. To take it back: `remit undo {view.id}`."]
     if delivery is not None and delivery.status == "delivered" and delivery.mode != "patch":
         where = f"on the branch {_code(delivery.ref)}" if delivery.ref else "in the workspace"
         return [f"It is {where}. To take it back: `remit undo {view.id}`."]

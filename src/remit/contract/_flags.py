@@ -20,7 +20,7 @@ FLAG_WORDS: Mapping[str, str] = MappingProxyType(
         "mode": "changes modes",
         "link": "links",
         "skipped": "not part of the patch",
-        "ignored": "changed and ignored by git",
+        "ignored": "changed, but in no patch (ignored by git, or caches)",
     }
 )
 """By what stands before the colon of a flag."""

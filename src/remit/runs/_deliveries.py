@@ -51,6 +51,8 @@ def _of(data: dict[str, Any], status: Any) -> Delivery:
 def _undone(view: RunView) -> Delivery | None:
     """What a run is left with once what it applied was taken back: its patch, which can be applied again."""
     applied = (
-        view.delivery is not None and view.delivery.status == "delivered" and view.delivery.mode != "patch"
+        view.workspace is not None and view.workspace.isolation == "in_place"
+        if view.delivery is None
+        else view.delivery.status == "delivered" and view.delivery.mode != "patch"
     )
     return Delivery(mode="patch", status="delivered") if applied else view.delivery

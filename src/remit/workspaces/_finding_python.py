@@ -70,7 +70,9 @@ async def _pytest_config(project: Project) -> str | None:
 
 async def _find_unittest(project: Project, tests: Sequence[str]) -> CheckDefinition | None:
     for path in tests[:_READ_AT_MOST]:
-        if await project.matches(path, r"^\s*(?:import|from)\s+unittest\b"):
+        if await project.matches(
+            path, r"^\s*(?:from\s+|import\s+(?:[\w.]+(?:\s+as\s+\w+)?\s*,\s*)*)unittest\b"
+        ):
             return CheckDefinition(
                 id="unittest",
                 argv=("python3", "-m", "unittest", "discover", *_discover_options(project, path)),

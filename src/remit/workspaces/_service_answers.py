@@ -115,7 +115,8 @@ def _flags(bundle: Bundle, protected: Sequence[str], frozen: Sequence[str]) -> t
         flags.append(f"skipped:{len(skipped) - _SKIPPED_SHOWN} more")
     if bundle.changes.ignored:
         such = ", ".join(bundle.changes.ignored_names[:_IGNORED_SHOWN])
-        flags.append(f"ignored:{bundle.changes.ignored} files, such as {such}")
+        files = "file" if bundle.changes.ignored == 1 else "files"
+        flags.append(f"ignored:{bundle.changes.ignored} {files}, such as {such}")
     return tuple(flags)
 
 
