@@ -125,6 +125,14 @@ def test_blank_required_strings_are_invalid(kind: StageKind, key: str, blank: st
     assert f"`{key}` must not be empty" in reason(read_text(kind, json.dumps(GOOD[kind] | {key: blank})))
 
 
+@pytest.mark.parametrize("word", ["PASS", "Pass", " pass", "passed", "approve", "ok", "yes", "true", ""])
+def test_no_other_word_is_a_decision(word: str) -> None:
+    """S27: what merely sounds like a pass is no answer, so it can't succeed."""
+    assert "`decision` must be exactly" in reason(
+        read_text("review", json.dumps(GOOD["review"] | {"decision": word}))
+    )
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_submit_tools_ask_for_exactly_the_answer(kind: StageKind) -> None:
     """R87: the schema that the model is given is the one that is checked."""
