@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,8 @@ from typing import Any
 import httpx2
 
 READY_S = 2.0
-IDLE_MIB = 100
+IDLE_MIB = 100e6 / 2**20
+"""100 MB."""
 CREATE_P99_MS = 10
 FIRST_BYTE_MS = 100
 STREAMS = 1_000
@@ -62,15 +63,34 @@ class Served:
         raise RuntimeError("no VmRSS")
 
     def all_mib(self) -> float:
-        """Memory of the host and everything below it; what several share counts once."""
-        waiting, total = [self.pid], 0
+        """Memory of the host and everything below it, each page once.
+
+        Not simply the proportional share: of libraries that other programs of this machine use too, it would
+        count the less the more of them run.
+        """
+        waiting, written, files = [self.pid], 0, dict[tuple[str, str], int]()
         while waiting:
             process = Path(f"/proc/{waiting.pop()}")
             for line in (process / "smaps_rollup").read_text().splitlines():
-                total += int(line.split()[1]) if line.startswith("Pss:") else 0
+                written += int(line.split()[1]) if line.startswith(("Pss_Anon:", "Pss_Shmem:")) else 0
+            for place, kib in _file_pages((process / "smaps").read_text()):
+                files[place] = max(files.get(place, 0), kib)
             for children in process.glob("task/*/children"):
                 waiting += [int(pid) for pid in children.read_text().split()]
-        return total / 1024
+        return (written + sum(files.values())) / 1024
+
+
+def _file_pages(smaps: str) -> Iterator[tuple[tuple[str, str], int]]:
+    """Each piece of a file that a process has in memory, by inode and offset, and its KiB there."""
+    place, resident = ("0", ""), 0
+    for line in smaps.splitlines():
+        words = line.split()
+        if not words[0].endswith(":"):  # addresses, rights, offset, device, inode, path
+            place = (words[4], words[2])
+        elif words[0] == "Rss:":
+            resident = int(words[1])
+        elif words[0] == "Anonymous:" and place[0] != "0":
+            yield place, resident - int(words[1])
 
 
 def prepare(
@@ -200,7 +220,7 @@ async def measure_streams(home: Path) -> list[tuple[str, float, float | None]]:
 def shown(figures: list[tuple[str, float, float | None]]) -> list[tuple[str, float, float | None]]:
     """The same figures, printed."""
     for name, value, budget in figures:
-        said = "" if budget is None else f"   budget {budget:g}{'' if value <= budget else '   OVER'}"
+        said = "" if budget is None else f"   budget {budget:.4g}{'' if value <= budget else '   OVER'}"
         print(f"{name:40} {value:8.2f}{said}", flush=True)
     return figures
 

@@ -6,7 +6,10 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -15,7 +18,7 @@ from pathlib import Path
 import pytest
 from test_serve_process import BODY, exit_of, serving, wait_for_tool
 
-from door_kit import PLAN, REVIEW, WORK, DoorWorld
+from door_kit import PLAN, REVIEW, REVIEWED, WORK, DoorWorld
 from remit.contract import Cancelled, CancelRequest, CleanupRequest, OpenRequest, PrepareRequest, ToolRequest
 from remit.errors import MisuseError, NodeError
 from remit.host import Host
@@ -160,6 +163,15 @@ async def test_the_node_sees_no_key_that_no_workspace_names(world: World) -> Non
 
 # ---- `remit serve`
 
+_SECRET = "sk-of-the-host-alone"
+
+
+class _Keyed(DoorWorld):
+    """A host that is started with a provider's key among its variables."""
+
+    def environment(self) -> dict[str, str]:
+        return {**super().environment(), "SOME_API_KEY": _SECRET}
+
 
 @pytest.mark.parametrize("stuck", [False, True], ids=["well", "stuck"])
 async def test_kill_9_of_the_host(tmp_path: Path, stuck: bool) -> None:
@@ -188,6 +200,61 @@ async def test_kill_9_of_the_host(tmp_path: Path, stuck: bool) -> None:
         code, said = await exit_of(again.process)
         assert code == 0
         assert "node local: process" in said
+
+
+async def test_the_first_node_shares_memory_and_no_variables(tmp_path: Path) -> None:
+    """R77: forked from its host, it has what both load, but not what the host was started with."""
+    world = _Keyed(home=tmp_path, replies=REVIEWED)
+    async with serving(world) as served, served.client() as client:
+        (first,) = (await client.get("/api/v1/nodes")).json()["data"]
+        process = Path("/proc", str(first["pid"]))
+        assert process.joinpath("cmdline").read_bytes().startswith(b"remit: node of ")
+        variables = process.joinpath("environ").read_bytes()
+        assert _SECRET.encode() not in variables
+        assert _SECRET.encode() in Path(f"/proc/{served.process.pid}/environ").read_bytes()
+        shared = re.search(r"Shared_Dirty: +(\d+) kB", process.joinpath("smaps_rollup").read_text())
+        assert shared is not None
+        assert int(shared[1]) > 8_000, "a fresh interpreter shares nothing that was written"
+        opened = {os.readlink(handle) for handle in process.joinpath("fd").iterdir()}
+        assert not {name for name in opened if "api-key" in name or "serve.lock" in name}
+
+        os.kill(first["pid"], signal.SIGKILL)
+        run = await client.post("/api/v1/runs", json=BODY, params={"wait_ms": 60_000})
+        assert run.json()["status"] == "completed", "the next node is there in time"
+        (second,) = (await client.get("/api/v1/nodes")).json()["data"]
+        assert second["pid"] != first["pid"]
+        assert b"remit.node_agent" in Path(f"/proc/{second['pid']}/cmdline").read_bytes()
+
+
+_FORKS = """
+import os, threading, time
+from remit.node_agent._spare import forget_spare, fork_spare, take_spare
+
+def children():
+    return len(open(f"/proc/self/task/{os.getpid()}/children").read().split())
+
+def stay(_):
+    time.sleep(600)
+    return 0
+
+fork_spare(stay, keep=lambda _: True)
+forked = children()
+forget_spare()
+left = children(), take_spare() is None
+ended = threading.Event()
+threading.Thread(target=ended.wait).start()
+fork_spare(stay, keep=lambda _: True)
+print(forked, *left, children())
+ended.set()
+"""
+
+
+def test_a_node_that_no_host_took_is_gone() -> None:
+    """A host that isn't opened after all leaves no process, nor a zombie; beside a thread none is forked."""
+    done = subprocess.run(
+        (sys.executable, "-c", _FORKS), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.stderr) == ("1 0 True 0\n", "")
 
 
 async def test_term_of_all_processes_of_the_service(tmp_path: Path) -> None:

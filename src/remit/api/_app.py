@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache, partial
 from typing import Final
 
 from starlette.requests import Request
@@ -54,7 +55,7 @@ class App:
             keyring=Keyring(host.store, host.clock),
             traffic=self.traffic,
             streams=self.streams,
-            openapi=openapi_of(OPERATIONS),
+            openapi=cache(partial(openapi_of, OPERATIONS)),
         )
         self.mcp = McpDoor(doors)
         self._guard = Guard(

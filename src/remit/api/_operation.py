@@ -33,7 +33,7 @@ class Doors:
     keyring: Keyring
     traffic: Traffic
     streams: Streams
-    openapi: Mapping[str, Any]
+    openapi: Callable[[], Mapping[str, Any]]
     """The description of all calls."""
 
 

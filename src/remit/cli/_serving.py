@@ -9,6 +9,7 @@ import ssl
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from importlib import import_module
 from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
@@ -23,6 +24,7 @@ from remit.cli._words import log_to_stderr, say
 from remit.config import Config, find_repository_root, load_config, with_default_model
 from remit.errors import ConfigError, NotFound
 from remit.host import Host, keep_audit_short, record_settings
+from remit.node_agent import forget_spare, fork_first_node
 from remit.requests import parse_duration_ms
 from remit.storage import take_serve_lock
 from remit.workspaces import check_root, choose_sandbox
@@ -51,6 +53,16 @@ def run_server(options: ServeOptions) -> int:
         PreconditionFailed: Another `remit serve` uses the data folder.
     """
     _require_server()
+    for name in ("remit.api._app", "remit.api._server"):
+        import_module(name)  # what is loaded before the fork is shared
+    fork_first_node()
+    try:
+        return _serve(options)
+    finally:
+        forget_spare()
+
+
+def _serve(options: ServeOptions) -> int:
     log_to_stderr()
     if not sys.stderr.isatty():  # for who collects logs; at a terminal `remit audit` shows them
         logging.getLogger("remit.audit").setLevel(logging.INFO)

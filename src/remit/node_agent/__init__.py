@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from remit.node_agent._look import LocalNode, NodeLook
     from remit.node_agent._process import NodeProcess, NodeTimes
     from remit.node_agent._setup import setup_of
+    from remit.node_agent._spare import forget_spare
     from remit.node_agent._states import NodeState
 
 _HOMES = {
@@ -24,6 +25,7 @@ _HOMES = {
     "NodeProcess": "_process",
     "NodeState": "_states",
     "NodeTimes": "_process",
+    "forget_spare": "_spare",
     "setup_of": "_setup",
 }
 
@@ -34,6 +36,8 @@ __all__ = [
     "NodeProcess",
     "NodeState",
     "NodeTimes",
+    "forget_spare",
+    "fork_first_node",
     "node_folder",
     "setup_of",
 ]
@@ -42,6 +46,19 @@ __all__ = [
 def node_folder(data: Path) -> Path:
     """Where the node of this machine keeps its own things, in the user's data folder."""
     return data / "node"
+
+
+def fork_first_node() -> None:
+    """Fork the process of the node that this process's host will have first; see `_spare`.
+
+    For a program that is a host and nothing else, before it is one.
+    """
+    # Loaded now, so that both processes share them.
+    from remit.node_agent._child import is_kept  # noqa: PLC0415 - see above
+    from remit.node_agent._served import main  # noqa: PLC0415 - see above
+    from remit.node_agent._spare import fork_spare  # noqa: PLC0415 - see above
+
+    fork_spare(main, keep=is_kept)
 
 
 def __getattr__(name: str) -> Any:

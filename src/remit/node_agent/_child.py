@@ -15,9 +15,10 @@ from types import TracebackType
 from typing import Final, Self
 
 from remit.errors import NodeError
+from remit.node_agent._spare import Begun, NodeProgram, take_spare
 from remit.runs import despite_cancel
 
-__all__ = ["NodeChild"]
+__all__ = ["NodeChild", "is_kept"]
 
 _log = logging.getLogger("remit.node")
 _KEPT: Final = frozenset(
@@ -47,7 +48,7 @@ class NodeChild:
         self.pid = 0
         self.last_words = ""
         """The last line that it wrote."""
-        self._process: subprocess.Popen[bytes]
+        self._process: NodeProgram
         self._handle = -1
         self._group: asyncio.TaskGroup
         self._told: asyncio.ReadTransport
@@ -55,30 +56,13 @@ class NodeChild:
         self._keepers: list[int] = []
 
     async def __aenter__(self) -> Self:
-        if not sys.executable:
-            raise NodeError(
-                "a node's process needs a Python interpreter, and none is known", reason="unavailable"
-            )
-        stream, reading, writing = asyncio.StreamReader(), *os.pipe()
-        self.end, theirs = socket.socketpair()
-        try:
-            with theirs:
-                self._told, _ = await asyncio.get_running_loop().connect_read_pipe(
-                    lambda: asyncio.StreamReaderProtocol(stream), FileIO(reading, "r")
-                )
-                # Not in a helper's thread: the kernel ties the node's life to the thread that begins it.
-                self._process = _begin(theirs, writing)
-        except OSError as error:
-            self.end.close()
-            raise NodeError(
-                f"the node's process can't be started: {error.strerror}", reason="unavailable"
-            ) from None
-        except BaseException:
-            self.end.close()
-            raise
-        finally:
-            os.close(writing)
-        self.pid = self._process.pid
+        stream = asyncio.StreamReader()
+        # Not in a helper's thread: the kernel ties the node's life to the thread that begins it.
+        begun = take_spare() or _begin()
+        self.end, self._process, self.pid = begun.end, begun.process, begun.process.pid
+        self._told, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(stream), FileIO(begun.words, "r")
+        )
         self._handle = os.pidfd_open(self.pid)
         self._group = await asyncio.TaskGroup().__aenter__()
         self._telling = self._group.create_task(self._tell(stream), name=f"what node {self.pid} writes")
@@ -145,23 +129,46 @@ class NodeChild:
             _log.warning("node %d: %s", self.pid, shown)
 
 
-def _is_kept(name: str) -> bool:
+def is_kept(name: str) -> bool:
+    """Whether a node's process is to have a variable of its host's."""
     return name in _KEPT or name.startswith(("LC_", "XDG_"))
 
 
-def _begin(theirs: socket.socket, words: int) -> subprocess.Popen[bytes]:
-    """Start the process.
+def _begin() -> Begun:
+    """Start a fresh interpreter.
 
     Raises:
-        OSError: It can't be started.
+        NodeError: It can't be started.
     """
+    if not sys.executable:
+        raise NodeError(
+            "a node's process needs a Python interpreter, and none is known", reason="unavailable"
+        )
+    reading, writing = os.pipe()
+    ours, theirs = socket.socketpair()
+    try:
+        with theirs:
+            return Begun(_start(theirs, writing), end=ours, words=reading)
+    except BaseException as error:
+        ours.close()
+        os.close(reading)
+        if not isinstance(error, OSError):
+            raise
+        raise NodeError(
+            f"the node's process can't be started: {error.strerror}", reason="unavailable"
+        ) from None
+    finally:
+        os.close(writing)
+
+
+def _start(theirs: socket.socket, words: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         (sys.executable, "-P", "-m", "remit.node_agent", str(theirs.fileno()), str(os.getpid())),
         stdin=subprocess.DEVNULL,
         stdout=words,
         stderr=words,
         pass_fds=(theirs.fileno(),),
-        env={name: value for name, value in os.environ.items() if _is_kept(name)},
+        env={name: value for name, value in os.environ.items() if is_kept(name)},
         cwd="/",
         start_new_session=True,  # a Ctrl-C is the host's to answer
     )

@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from pygments.lexer import Lexer
-from pygments.lexers import (
-    get_lexer_for_filename,  # pyright: ignore[reportUnknownVariableType] - pygments has no types
-)
-from pygments.token import STANDARD_TYPES
-from pygments.util import ClassNotFound
+if TYPE_CHECKING:
+    from pygments.lexer import Lexer
 
 MOST_LINES: Final = 4_000
 """Of a patch that are shown; the page links to the whole."""
@@ -121,6 +117,8 @@ class _Reader:
 
 
 def _words(lexer: Lexer, text: str) -> Iterator[Piece]:
+    from pygments.token import STANDARD_TYPES  # noqa: PLC0415 - as below
+
     for kind, word in lexer.get_tokens(text):
         name: str | None = None
         while kind is not None and name is None:
@@ -156,6 +154,11 @@ def _path_of(line: str) -> str:
 
 @lru_cache(maxsize=128)
 def _lexer_of(name: str) -> Lexer | None:
+    from pygments.lexers import (  # noqa: PLC0415 - 1.3 MB that a host without a viewer doesn't load
+        get_lexer_for_filename,  # pyright: ignore[reportUnknownVariableType] - pygments has no types
+    )
+    from pygments.util import ClassNotFound  # noqa: PLC0415 - as above
+
     try:
         return get_lexer_for_filename(name, stripnl=False, ensurenl=False)
     except ClassNotFound:

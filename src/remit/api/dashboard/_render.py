@@ -6,13 +6,15 @@ import hashlib
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse
 
 from remit.contract import FLAG_WORDS, Delivery
 from remit.primitives import clean_text
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 POLICY: Final = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -48,6 +50,9 @@ def render(template: str, values: dict[str, Any]) -> str:
 
 @cache
 def _environment() -> Environment:
+    # 1.9 MB that a host which nobody looks at in a browser doesn't load.
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - as said
+
     environment = Environment(
         loader=PackageLoader("remit.api.dashboard"),
         autoescape=True,
