@@ -179,7 +179,10 @@ async def test_live_work_is_shown_nested_and_stopped(world: DoorWorld) -> None:
         assert [entry["work_id"] for entry in page["data"]] == [run_id]
         assert page["next_cursor"] == run_id
         rest = (await client.get(f"/api/v1/runs/{run_id}/work", params={"after": run_id})).json()
-        assert tool["work_id"] in {entry["work_id"] for entry in rest["data"]}
+        (seen,) = [entry for entry in rest["data"] if entry["work_id"] == tool["work_id"]]
+        assert (seen["stage"], seen["status"]) == ("receipt_wait", "running")
+        assert seen["elapsed_ms"] >= 0
+        assert [(entry["stage"], entry["elapsed_ms"]) for entry in page["data"]] == [(None, None)]
         tree = (await client.get(f"/api/v1/runs/{run_id}/work", params={"tree": "1"})).json()["data"]
         assert [node["work_id"] for node in tree] == [run_id]
         assert "tool" in json.dumps(tree)

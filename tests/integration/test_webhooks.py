@@ -152,12 +152,17 @@ async def test_it_is_tried_again_by_the_next_host(tmp_path: Path) -> None:
     assert (first[0]["webhook-id"], first[1]) == (second[0]["webhook-id"], second[1])
 
 
-async def test_a_cancel_of_the_work_gives_it_up(tmp_path: Path) -> None:
-    """A webhook that waits for its next try is work under the host, and can be cancelled like any other."""
-    async with listening(b"HTTP/1.1 500 No\r\n\r\n") as listener, Host(config_of(tmp_path)) as host:
+@pytest.mark.parametrize(
+    ("answer", "stage"), [(b"HTTP/1.1 500 No\r\n\r\n", "dispatch"), (b"silence", "receipt_wait")], ids=str
+)
+async def test_a_cancel_of_the_work_gives_it_up(tmp_path: Path, answer: bytes, stage: str) -> None:
+    """A webhook is work under the host, cancelled like any other: once sent, or until its next try."""
+    async with listening(answer) as listener, Host(config_of(tmp_path)) as host:
         run = await (await host.start(asked(listener))).wait()
-        await until(host, run, "webhook.tried")
-        (work,) = host.door().all_work(tenant="local")
+        async with asyncio.timeout(60):
+            await listener.came.wait()
+            while (work := host.door().all_work(tenant="local")[0]).stage != stage:
+                await asyncio.sleep(0.02)
         host.door().cancel_work(work.work_id, tenant="local")
         entry = await until(host, run, "webhook.failed")
     assert entry.data["reason"] == "cancelled"

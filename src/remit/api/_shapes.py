@@ -137,8 +137,11 @@ class WorkEntry(Model):
     label: str
     status: Literal["running", "cancelling"]
     stage: ObservedStage | None
+    """Where it was seen last: on its way (`dispatch`), sent and waiting for its answer (`receipt_wait`),
+    being stopped or put away (`cleanup`), being put on record (`retirement`). None: nowhere in particular,
+    as a stage of a run, or a run whose end isn't decided."""
     elapsed_ms: int | None
-    """In this stage."""
+    """Since it was seen there; None with no stage."""
     cancellable: bool
 
 

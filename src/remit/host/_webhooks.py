@@ -36,7 +36,7 @@ from remit.results import (
     webhook_id,
 )
 from remit.runs import HistoryEntry, RunControl, RunStore, StoredRun, name_in_host
-from remit.work import DeliveryHandle, WorkRegistry, WorkSpec
+from remit.work import DeliveryHandle, ObservedStage, Observer, WorkRegistry, WorkSpec
 
 _log = logging.getLogger(__name__)
 _CLOSE_WITHIN_S: Final = 5.0
@@ -276,13 +276,18 @@ class Webhooks:
         if any(entry.type in ("webhook.delivered", "webhook.failed") for entry in history):
             return
         tries = [entry for entry in history if entry.type == "webhook.tried"]
+        seen = Observer(self._registry, name_in_host(owed.tenant, self._epoch), owed.id)
+        seen.see(ObservedStage.DISPATCH)
         await self._wait_until(_next_of(tries))
         address, body = stored.request.webhook, webhook_body(stored.view)
         assert address is not None, "it is owed"
         for number in range(len(tries) + 1, len(RETRY_AFTER_S) + 2):
+            seen.see(ObservedStage.RECEIPT_WAIT)
             tried = await self._try(owed, read_target(address), body)
+            seen.see(ObservedStage.RETIREMENT)
             if await self._tell(owed, number, tried):
                 return
+            seen.see(ObservedStage.DISPATCH)
             await self._clock.sleep(RETRY_AFTER_S[number - 1])
 
     async def _try(self, owed: _Owed, target: WebhookTarget, body: bytes) -> Tried:

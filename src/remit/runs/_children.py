@@ -41,7 +41,7 @@ from remit.runs._shield import despite_cancel
 from remit.runs._work import RunWork, WorkItem
 from remit.stages import ToolUse
 from remit.usage import Budget
-from remit.work import Residencies
+from remit.work import ObservedStage, Residencies
 
 __all__ = ["Delegation"]
 
@@ -129,11 +129,14 @@ class Delegation:
         control = RunControl(residencies=Residencies(parent=self._context.control.residencies))
 
         async def stop() -> None:
+            item.see(ObservedStage.CLEANUP)
             self._ask(control, self._why_stopped())
 
         with self._work.tool(use, stop=stop) as item:
+            item.see(ObservedStage.RECEIPT_WAIT)
             child, view = await self._to_the_end(order, limits, control, work_id=item.work_id)
             response = await self._outcome(use, child, view, item, max_shown_bytes=max_shown_bytes)
+            item.see(ObservedStage.RETIREMENT)
             response = await self._warn(use, response)
         took_ms = int((self._context.clock.monotonic() - began) * 1000)
         return response.model_copy(update={"duration_ms": took_ms})

@@ -32,6 +32,7 @@ from remit.runs._finalizing import branch_of
 from remit.runs._journal import RunJournal
 from remit.runs._shield import despite_cancel
 from remit.runs._work import RunWork, WorkItem
+from remit.work import ObservedStage
 
 _Value = TypeVar("_Value")
 _log = logging.getLogger(__name__)
@@ -139,6 +140,7 @@ async def _prepare_node(context: RunContext, journal: RunJournal, work: RunWork)
             return await context.link.prepare(request)
         except asyncio.CancelledError:
             # The node goes on with what it was asked until it is told to stop: it may be running checks.
+            item.see(ObservedStage.CLEANUP)
             try:
                 stopped = await despite_cancel(_stop(context.link, request, context.times))
                 item.how, item.pids = stopped.how, stopped.pids

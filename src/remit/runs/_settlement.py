@@ -33,7 +33,7 @@ from remit.runs._states import Trigger, next_status
 from remit.runs._tools import RunTools
 from remit.runs._work import RunWork
 from remit.usage import Bill, LedgerRow, strict_causes, summarise
-from remit.work import CleanupFailure
+from remit.work import CleanupFailure, ObservedStage
 
 _log = logging.getLogger(__name__)
 
@@ -88,7 +88,9 @@ class Settlement:
             The run as it ended.
         """
         await self._decide(decision, stage_id)
+        self._work.see(ObservedStage.CLEANUP)
         await self._draining.drain(completed=decision.terminal.kind == "completed")
+        self._work.see(ObservedStage.RETIREMENT)
         bill, causes = await self._bill()
         terminal = final_terminal(
             decision.terminal,

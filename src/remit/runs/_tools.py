@@ -35,7 +35,7 @@ from remit.runs._journal import RunJournal
 from remit.runs._shield import despite_cancel
 from remit.runs._work import RunWork, WorkItem
 from remit.stages import ToolUse
-from remit.work import CancelToken, Residency
+from remit.work import CancelToken, ObservedStage, Residency
 from remit.workspaces import DELEGATE
 
 
@@ -44,6 +44,8 @@ class _StopOnce:
 
     def __init__(self, stop: Callable[[], Coroutine[Any, Any, StoppedCall | None]]) -> None:
         self._stop = stop
+        self.on_begin: Callable[[], object] = lambda: None
+        """Called when it is stopped."""
         self._answer: asyncio.Future[StoppedCall | None] | None = None
 
     async def __call__(self) -> StoppedCall | None:
@@ -55,6 +57,7 @@ class _StopOnce:
         if self._answer is not None:
             return await asyncio.shield(self._answer)
         self._answer = asyncio.get_running_loop().create_future()
+        self.on_begin()
         try:
             stopped = await self._stop()
         except NodeError as error:
@@ -148,9 +151,11 @@ class RunTools:
             continues=self._context.stored.outside_continues,
             parent=parent.node_run_id if (parent := self._context.parentage) is not None else None,
         )
-        with self._work.item(WorkKind.NODE_CALL, "open", name="open", noted=False) as item:
+        beginning = ObservedStage.DISPATCH
+        with self._work.item(WorkKind.NODE_CALL, "open", name="open", noted=False, at=beginning) as item:
             async with self._on_record(item):
                 self.checkout = self._work.residencies.acquire("checkout")
+                item.see(ObservedStage.RECEIPT_WAIT)
                 self.opened = await self._link.open(request)
         await self._journal.append(
             NewEvent(
@@ -180,6 +185,7 @@ class RunTools:
             yield
         except BaseException:
             if begun:
+                item.see(ObservedStage.RETIREMENT)
                 await despite_cancel(self._journal.append(item.finished()))
             raise
 
@@ -236,6 +242,8 @@ class RunTools:
     async def _ask(
         self, request: ToolRequest, item: WorkItem, stop: _StopOnce, *, ended_as: How
     ) -> ToolResponse:
+        stop.on_begin = lambda: item.see(ObservedStage.CLEANUP)
+        item.see(ObservedStage.RECEIPT_WAIT)
         try:
             response = await self._link.tool(request)
         except asyncio.CancelledError:
@@ -359,7 +367,7 @@ class RunTools:
         request = CleanupRequest(
             run_id=self._context.stored.outside_id, generation=self._context.stored.generation, keep=keep
         )
-        with self._work.item(WorkKind.NODE_CALL, "cleanup", name="cleanup"):
+        with self._work.item(WorkKind.NODE_CALL, "cleanup", name="cleanup", at=ObservedStage.CLEANUP):
             answer = await self._link.cleanup(request)
         self.cleaned_up = True
         self.checkout.release()

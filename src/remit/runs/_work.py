@@ -16,6 +16,8 @@ from remit.work import (
     Handle,
     InvocationHandle,
     NodeCallHandle,
+    ObservedStage,
+    Observer,
     Residencies,
     ScopeHandle,
     WorkId,
@@ -27,7 +29,7 @@ from remit.work import (
 class WorkItem:
     """One registered piece of work, from the side of whoever does it."""
 
-    __slots__ = ("_began", "_clock", "how", "kind", "label", "parent", "pids", "work_id")
+    __slots__ = ("_began", "_clock", "_observer", "how", "kind", "label", "parent", "pids", "work_id")
 
     def __init__(self, kind: WorkKind, label: str, *, work_id: str, parent: str | None, clock: Clock) -> None:
         self.kind = kind
@@ -39,6 +41,18 @@ class WorkItem:
         self.pids: tuple[int, ...] = ()
         self._clock = clock
         self._began = clock.monotonic()
+        self._observer: Observer | None = None
+
+    def observed_by(self, observer: Observer, *, at: ObservedStage | None) -> None:
+        """It is registered, and is here now; None: it is nowhere in particular."""
+        self._observer = observer
+        if at is not None:
+            observer.see(at)
+
+    def see(self, stage: ObservedStage) -> None:
+        """It is here now, for whoever looks at the live work."""
+        if self._observer is not None:
+            self._observer.see(stage)
 
     def registered(self) -> NewEvent:
         """The fact that it began, for kinds without events of their own."""
@@ -92,6 +106,7 @@ class RunWork:
         self._clock = clock
         self._numbers = itertools.count(1)
         self._note = note
+        self._root: Observer | None = None
 
     def id_of(self, name: str) -> str:
         """The work id of a named piece of this run."""
@@ -115,6 +130,12 @@ class RunWork:
         self.registry.register(self.session_id, spec)
         if parent is not None:  # a cancel of the parent has a receipt for this run, too
             self.registry.keep_account(self.session_id, self.root_id)
+        self._root = Observer(self.registry, self.session_id, self.root_id)
+
+    def see(self, stage: ObservedStage) -> None:
+        """The run itself is here now: its end has been decided."""
+        if self._root is not None:
+            self._root.see(stage)
 
     def end(self, how: How) -> None:
         """The run itself has ended."""
@@ -131,16 +152,19 @@ class RunWork:
         stop: Callable[[], object] = lambda: None,
         residency: str | None = None,
         noted: bool = True,
+        at: ObservedStage | None = None,
     ) -> Generator[WorkItem]:
         """A piece of work that lives as long as this block; node calls get a number of their own.
 
         A node call has no events of its own, so its beginning and end are noted, unless somebody else does.
+        Unless told otherwise (`at`) it waits for the node's answer from its beginning on.
         """
         if kind is WorkKind.NODE_CALL:
             name = f"{name}-{next(self._numbers)}"
+            at = at or ObservedStage.RECEIPT_WAIT
         item = self._piece(kind, label, work_id=self.id_of(name), parent=parent or self.root_id)
         with self.residencies.acquire(residency or kind.value):
-            self._register(kind, label, item.work_id, item.parent, ScopeHandle(stop))
+            self._register(item, ScopeHandle(stop), at=at)
             try:
                 yield item
             finally:
@@ -156,9 +180,7 @@ class RunWork:
         item = self._piece(WorkKind.TOOL, label, work_id=work_id, parent=parent)
         handle = NodeCallHandle(stop)
         with self.residencies.acquire(WorkKind.TOOL.value):
-            self._register(
-                WorkKind.TOOL, item.label, work_id, item.parent, handle, tool_call_id=use.tool_call_id
-            )
+            self._register(item, handle, at=ObservedStage.DISPATCH, tool_call_id=use.tool_call_id)
             try:
                 yield item
             finally:
@@ -172,11 +194,9 @@ class RunWork:
         item = self._piece(WorkKind.PLUGIN_INVOCATION, label, work_id=work_id, parent=parent)
         with self.residencies.acquire(WorkKind.PLUGIN_INVOCATION.value):
             self._register(
-                WorkKind.PLUGIN_INVOCATION,
-                item.label,
-                work_id,
-                item.parent,
+                item,
                 InvocationHandle(token),
+                at=ObservedStage.DISPATCH,
                 tool_call_id=use.tool_call_id,
                 plugin_id=plugin_id,
             )
@@ -210,22 +230,21 @@ class RunWork:
 
     def _register(
         self,
-        kind: WorkKind,
-        label: str,
-        work_id: str,
-        parent: str | None,
+        item: WorkItem,
         handle: Handle,
         *,
+        at: ObservedStage | None,
         tool_call_id: str | None = None,
         plugin_id: str | None = None,
     ) -> None:
         spec = WorkSpec(
-            work_id=work_id,
-            kind=kind,
-            label=label,
+            work_id=item.work_id,
+            kind=item.kind,
+            label=item.label,
             handle=handle,
             tool_call_id=tool_call_id,
             plugin_id=plugin_id,
-            parent_work_id=parent,
+            parent_work_id=item.parent,
         )
         self.registry.register(self.session_id, spec)
+        item.observed_by(Observer(self.registry, self.session_id, item.work_id), at=at)

@@ -14,7 +14,14 @@ from remit.models import AttemptFinish, AttemptStart
 from remit.stages._log import StageLog
 from remit.stages._ports import StageInput
 from remit.usage import Budget, Reservation, WorkingTime
-from remit.work import Registration, StreamHandle, WorkSpec
+from remit.work import (
+    ObservationToken,
+    ObservedStage,
+    Observer,
+    Registration,
+    StreamHandle,
+    WorkSpec,
+)
 
 NOTHING_SENT: Final = AttemptUsage(
     coverage="refused",
@@ -35,6 +42,14 @@ ANSWER_TOKENS: Final = 4_096
 class WorkItems(Protocol):
     """What an attempt needs of the work registry."""
 
+    def observation_token(self, session_id: str, work_id: str) -> ObservationToken | None:
+        """The right to say where an item is."""
+        ...
+
+    def observe(self, token: ObservationToken, stage: ObservedStage) -> ObservationToken | None:
+        """Say where it is."""
+        ...
+
     def register(self, session_id: str, spec: WorkSpec) -> Registration:
         """Take a piece of work in."""
         ...
@@ -54,6 +69,7 @@ class _Open:
 
     start: AttemptStart
     reservation: Reservation
+    observer: Observer
 
 
 class StageLedger:
@@ -110,8 +126,10 @@ class StageLedger:
 
     async def _stop(self, attempt_id: str) -> None:
         """Fired by the registry, perhaps late: the stream is closed by ending whoever reads it."""
-        if attempt_id in self._open and self._task is not None and not self._stopped:
+        found = self._open.get(attempt_id)
+        if found is not None and self._task is not None and not self._stopped:
             self._stopped = True
+            found.observer.see(ObservedStage.CLEANUP)
             self._task.cancel()
 
     # ---- the pool's calls
@@ -142,13 +160,16 @@ class StageLedger:
             keep_input=keep_input,
             keep_output=keep_output,
         )
-        self._open[start.attempt_id] = _Open(start, reservation)
         self._items.register(self._stage.session_id, self._spec(start))
+        observer = Observer(self._items, self._stage.session_id, self._work_id(start.attempt_id))
+        self._open[start.attempt_id] = _Open(start, reservation, observer)
+        observer.see(ObservedStage.DISPATCH)
         try:
             await self._log.flush(self._started(start, reservation))
         except BaseException:
             await self.end(AttemptFinish(attempt_id=start.attempt_id, status="cancelled", usage=NOTHING_SENT))
             raise
+        observer.see(ObservedStage.RECEIPT_WAIT)
         return reservation.max_output_tokens
 
     def _kept(self, start: AttemptStart) -> tuple[int, int]:

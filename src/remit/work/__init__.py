@@ -41,6 +41,7 @@ from remit.work._items import (
     WorkSpec,
 )
 from remit.work._metrics import BOUNDS_MS, CounterSeries, HistogramSeries, Metrics
+from remit.work._observer import Observable, Observer
 from remit.work._permits import SharedExecutionLink, SharedExecutionObservation, SharedExecutionPermit
 from remit.work._registry import WorkRegistry
 from remit.work._residencies import Residencies, Residency
@@ -64,10 +65,12 @@ __all__ = [
     "InvocationHandle",
     "Metrics",
     "NodeCallHandle",
+    "Observable",
     "Observation",
     "ObservationPage",
     "ObservationToken",
     "ObservedStage",
+    "Observer",
     "OpenItem",
     "PageEntry",
     "ProbeHandle",

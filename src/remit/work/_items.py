@@ -14,9 +14,13 @@ class ObservedStage(StrEnum):
     """Where a piece of work was last seen. The order isn't enforced."""
 
     DISPATCH = "dispatch"
+    """On its way to whoever does it, or waiting to be sent again."""
     RECEIPT_WAIT = "receipt_wait"
+    """Sent: the answer of a provider, a node, a child run or a receiver is waited for."""
     CLEANUP = "cleanup"
+    """Being stopped, or put away."""
     RETIREMENT = "retirement"
+    """It has ended, and that is being put on record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
