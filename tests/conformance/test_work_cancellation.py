@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any, get_args
 
 import pytest
 
@@ -17,6 +18,7 @@ from remit.work import (
     Handle,
     InvocationHandle,
     NodeCallHandle,
+    Observation,
     ObservedStage,
     ProbeHandle,
     ScopeHandle,
@@ -49,11 +51,25 @@ def _every_handle() -> list[Handle]:
 
 @pytest.mark.parametrize("handle", _every_handle(), ids=lambda handle: handle.kind)
 def test_first_registration_is_new_and_cancellable(handle: Handle) -> None:
-    """B1: the first registration answers (true, true), whatever the handle. B56: a cancel changes nothing."""
+    """B1: the first registration answers (true, true), whatever the handle.
+
+    B56: neither does a cancel change that, nor does the answer tell that an item was born cancelled.
+    """
     kit = Kit()
     assert kit.add("a", handle=handle) == (True, True)
+    assert kit.registry.snapshot("s")[0].cancellable
     kit.registry.cancel("s", "a")
     assert kit.registry.snapshot("s")[0].cancellable
+    assert kit.add("born", parent="a", handle=handle) == (True, True)
+    assert kit.add("a", handle=handle) == (True, False)
+    assert [found.cancellable for found in kit.registry.snapshot("s")] == [True, True]
+
+
+def test_every_kind_of_handle_is_looked_at() -> None:
+    """B1, B55: the union of handles is sealed, and the test above knows each of its kinds."""
+    kinds = {kind.__dataclass_fields__["kind"].default for kind in get_args(Handle)}
+    assert kinds == {handle.kind for handle in _every_handle()}
+    assert len(kinds) == len(get_args(Handle))
 
 
 def test_identity_is_session_and_work_id() -> None:
@@ -64,12 +80,19 @@ def test_identity_is_session_and_work_id() -> None:
     kit.registry.cancel("s1", "a")
     assert kit.cancelled(session="s1") == {"a"}
     assert kit.cancelled(session="s2") == set()
-    assert kit.registry.finish("s1", "a")
-    assert kit.registry.active_ids_for_session("s2") == ("a",)
+    assert kit.registry.is_cancelled("s1", "a")
+    assert not kit.registry.is_cancelled("s2", "a")
+    assert kit.registry.replace_cancellation("s2", "a", kit.fired.handle("new"))
+    assert kit.registry.cancel("s2", "a") == [("s2", "a")]
+    assert kit.registry.finish("s2", "a")
+    assert kit.registry.active_ids_for_session("s1") == ("a",)
+    assert kit.registry.active_ids_for_session("s2") == ()
+    assert kit.registry.take("s2", "a") is None
+    assert kit.registry.take("s1", "a") is not None
 
 
-def test_registering_again_replaces() -> None:
-    """B3: newly is false, and stage, shared execution and observation owner start anew."""
+async def test_registering_again_replaces() -> None:
+    """B3: newly is false; entry and handle are new, and stage, shared execution and owner start anew."""
     kit = Kit()
     link = SharedExecutionLink(
         session_id="s", parent_session_id="p", run_id="r", node_id="n", activation_id="x", attempt=1,
@@ -84,12 +107,23 @@ def test_registering_again_replaces() -> None:
     token = kit.registry.observe(token, ObservedStage.DISPATCH)
     assert token is not None
     assert kit.registry.proves_shared_execution("s", work_id, link)
+    owner, _ = token.unseal()  # held, so that it isn't gone by itself
+    assert owner is not None
 
-    assert kit.add(work_id, kind=WorkKind.WORKFLOW_NODE, parent="workflow:r") == (True, False)
+    spec = WorkSpec(
+        work_id=work_id, kind=WorkKind.WORKFLOW_NODE, label="anew", handle=kit.fired.handle("new"),
+        parent_work_id="workflow:r",
+    )  # fmt: skip
+    assert kit.registry.register("s", spec) == (True, False)
+    assert kit.registry.find_spec("s", work_id) is spec
+    assert kit.registry.snapshot("s")[0].label == "anew"
     assert kit.registry.snapshot("s")[0].observation is None
     assert kit.registry.observe(token, ObservedStage.CLEANUP) is None
     assert not kit.registry.proves_shared_execution("s", work_id, link)
     assert kit.registry.active_count() == 1
+    kit.registry.cancel("s", work_id)
+    await kit.cleanups.run_all()
+    assert kit.fired.names == ["new"]
 
 
 def test_spec_carries_all_its_fields() -> None:
@@ -107,8 +141,13 @@ def test_spec_carries_all_its_fields() -> None:
     kit.registry.register("s", whole)
     assert kit.registry.take("s", "a") is whole
     assert whole.guard is guard
-    with pytest.raises(TypeError):
-        WorkSpec(work_id="a", kind=WorkKind.TOOL, label="l")  # type: ignore[call-arg] - that it is missing is the point
+    handle = ScopeHandle(lambda: None)
+    needed: dict[str, Any] = {"work_id": "a", "kind": WorkKind.TOOL, "label": "l", "handle": handle}
+    for name in needed:
+        with pytest.raises(TypeError, match=name):
+            WorkSpec(**{key: value for key, value in needed.items() if key != name})
+    none = WorkSpec(**needed, tool_call_id=None, parent_work_id=None)
+    assert (none.tool_call_id, none.parent_work_id) == (None, None)
 
 
 async def test_child_of_a_cancelled_parent_is_born_cancelled() -> None:
@@ -312,13 +351,19 @@ async def test_replacing_the_handle_changes_who_is_signalled() -> None:
     assert token is not None
     token = kit.registry.observe(token, ObservedStage.DISPATCH)
     assert token is not None
+    kit.clock.pass_ms(5)
     assert kit.registry.replace_cancellation("s", link.dispatch_id, kit.fired.handle("new"))
     assert kit.registry.snapshot("s")[0].status == "running"
+    assert kit.registry.snapshot("s")[0].observation == Observation(
+        stage=ObservedStage.DISPATCH, elapsed_ms=5
+    )
     assert kit.registry.proves_shared_execution("s", link.dispatch_id, link)
     assert kit.registry.observe(token, ObservedStage.CLEANUP) is not None
     kit.registry.cancel("s", link.dispatch_id)
     await kit.cleanups.run_all()
     assert kit.fired.names == ["new"]
+    assert kit.registry.replace_cancellation("s", link.dispatch_id, kit.fired.handle("newest"))
+    assert kit.registry.is_cancelled("s", link.dispatch_id)
     assert not kit.registry.replace_cancellation("s", "unknown", kit.fired.handle())
 
 
@@ -377,6 +422,7 @@ def test_take_hands_the_guard_over() -> None:
     assert alive() is not None
     spec = kit.registry.take("s", "a")
     assert spec is not None
+    assert isinstance(spec.guard, Guard)
     assert spec.guard is alive()
     del spec
     gc.collect()

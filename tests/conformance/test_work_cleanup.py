@@ -46,22 +46,29 @@ async def test_each_cleanup_of_a_cancel_is_counted_once_its_handle_has_returned(
         (("outcome", "failed"), ("work_kind", "tool")): 1,
     }
     assert {found.name for found in kit.registry.metrics.counters()} == {CLEANUP_TOTAL}
+    assert [found.labels for found in kit.registry.metrics.histograms()] == [
+        found.labels for found in kit.registry.metrics.counters()
+    ]
     told = repr(kit.registry.metrics.counters()) + repr(kit.registry.metrics.histograms())
     assert "session-one" not in told
 
 
-async def test_handles_fired_by_a_registration_count_nowhere() -> None:
-    """B51: and their errors are dropped."""
+async def test_handles_fired_by_a_registration_count_nowhere(caplog: pytest.LogCaptureFixture) -> None:
+    """B51: and their errors are dropped, as are those of one that is put in place of another (B66)."""
+    caplog.set_level(logging.DEBUG, logger="remit.work")
     kit = Kit()
     kit.add("a")
     kit.registry.cancel("s", "a")
     kit.cleanups.held.clear()
     kit.add("born", parent="a", handle=kit.fired.handle("born", error=OSError("dropped")))
     kit.add("a", handle=kit.fired.handle("again", error=OSError("dropped")))
+    kit.registry.replace_cancellation("s", "a", kit.fired.handle("new", error=OSError("dropped")))
     await kit.cleanups.run_all()
-    assert sorted(kit.fired.names) == ["again", "born"]
+    assert sorted(kit.fired.names) == ["again", "born", "new"]
     assert kit.registry.metrics.counters() == ()
+    assert kit.registry.metrics.histograms() == ()
     assert kit.failures == []
+    assert caplog.records == []
 
 
 async def test_who_sees_the_counter_sees_the_histogram() -> None:
@@ -86,18 +93,25 @@ async def test_who_sees_the_counter_sees_the_histogram() -> None:
     assert sum(histogram.buckets) == 1
 
 
-async def test_duration_saturates() -> None:
-    """B53: a clock that goes back gives 0."""
+@pytest.mark.parametrize(("passed_s", "recorded_ms"), [(-0.5, 0), (1e300, 2**53 - 1)])
+async def test_duration_saturates(passed_s: float, recorded_ms: int) -> None:
+    """B53: a clock that goes back gives 0, one that goes wild the longest there is, and so does a sum."""
     clock, metrics = StillClock(), Metrics()
     async with CleanupScope() as scope:
         registry = WorkRegistry(clock=clock, cleanups=scope, metrics=metrics)
 
         async def odd() -> None:
-            clock.pass_ms(-500)
+            clock.seconds += passed_s
 
-        registry.register("s", WorkSpec(work_id="a", kind=WorkKind.TOOL, label="", handle=ProbeHandle(odd)))
-        registry.cancel("s", "a")
-    assert metrics.histograms()[0].sum_ms == 0
+        for work_id in ("a", "b"):
+            spec = WorkSpec(work_id=work_id, kind=WorkKind.TOOL, label="", handle=ProbeHandle(odd))
+            clock.seconds = 1_000.0
+            registry.register("s", spec)
+            registry.cancel("s", work_id)
+            while metrics.snapshot().get(CLEANUP_TOTAL, 0) < (1 if work_id == "a" else 2):
+                await asyncio.sleep(0)
+    (histogram,) = metrics.histograms()
+    assert (histogram.count, histogram.sum_ms) == (2, recorded_ms)
 
 
 async def test_handle_that_never_returns_is_recorded_nowhere() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -13,9 +14,13 @@ from remit.primitives import SystemClock
 from remit.work import (
     CancelToken,
     CleanupScope,
+    ObservationToken,
+    ObservedStage,
     ProbeHandle,
     ScopeHandle,
     ServiceCallHandle,
+    SharedExecutionLink,
+    SharedExecutionPermit,
     WorkRegistry,
     WorkSpec,
 )
@@ -176,23 +181,72 @@ def test_take_and_finish_go_by_id() -> None:
     assert kit.cleanups.held == []
 
 
+def _every_call(kit: Kit, token: ObservationToken) -> dict[str, Callable[[], object]]:
+    """Each public method of the registry -> a call of it."""
+    link = SharedExecutionLink(
+        session_id="s", parent_session_id="p", run_id="r", node_id="n", activation_id="x", attempt=1,
+        workspace_snapshot="w",
+    )  # fmt: skip
+    registry, spec = (
+        kit.registry,
+        WorkSpec(work_id="b", kind=WorkKind.TOOL, label="", handle=kit.fired.handle()),
+    )
+    return {
+        "register": lambda: registry.register("s", spec),
+        "replace_cancellation": lambda: registry.replace_cancellation("s", "a", kit.fired.handle()),
+        "cancel": lambda: registry.cancel("s", "a"),
+        "cancel_everywhere": lambda: registry.cancel_everywhere("a"),
+        "is_cancelled": lambda: registry.is_cancelled("s", "a"),
+        "finish": lambda: registry.finish("s", "a"),
+        "take": lambda: registry.take("s", "a"),
+        "find_spec": lambda: registry.find_spec("s", "a"),
+        "wait_closed": lambda: asyncio.run(registry.wait_closed("s", "a")),
+        "wait_children_closed": lambda: asyncio.run(registry.wait_children_closed("s", "a")),
+        "keep_account": lambda: registry.keep_account("s", "a"),
+        "closed_items": lambda: registry.closed_items("s", "a"),
+        "open_items": lambda: registry.open_items("s", "a"),
+        "observation_token": lambda: registry.observation_token("s", "a"),
+        "observe": lambda: registry.observe(token, ObservedStage.DISPATCH),
+        "take_observed": lambda: registry.take_observed(token),
+        "observation_page": lambda: registry.observation_page("s"),
+        "snapshot": lambda: registry.snapshot("s"),
+        "active_all": registry.active_all,
+        "active_ids_for_session": lambda: registry.active_ids_for_session("s"),
+        "active_count": registry.active_count,
+        "activity_count": lambda: registry.activity_count("s", budget=1),
+        "bind_shared_execution": lambda: registry.bind_shared_execution(
+            "s", "a", SharedExecutionPermit(link)
+        ),
+        "proves_shared_execution": lambda: registry.proves_shared_execution("s", "a", link),
+        "find_shared_execution": lambda: registry.find_shared_execution("s", "a"),
+        "shared_executions": lambda: registry.shared_executions("s", "r"),
+    }
+
+
 def test_registry_belongs_to_one_thread() -> None:
-    """A call from another thread than the first is refused, and changes nothing."""
+    """Each call from another thread than the first is refused, whichever it is, and changes nothing."""
     kit = Kit()
     kit.add("a")
-    errors: list[BaseException] = []
+    token = kit.registry.observation_token("s", "a")
+    assert token is not None
+    calls, answered = _every_call(kit, token), list[str]()
+    methods = [name for name, one in vars(WorkRegistry).items() if callable(one) and name[0] != "_"]
+    assert list(calls) == methods
 
     def meddle() -> None:
-        try:
-            kit.registry.cancel("s", "a")
-        except MisuseError as error:
-            errors.append(error)
+        for name, call in calls.items():
+            try:
+                call()
+            except MisuseError:
+                continue
+            answered.append(name)
 
     thread = threading.Thread(target=meddle)
     thread.start()
-    thread.join(10)
-    assert len(errors) == 1
-    assert kit.cancelled() == set()
+    thread.join(30)
+    assert answered == []
+    assert [(found.work_id, found.status) for found in kit.registry.snapshot("s")] == [("a", "running")]
+    assert kit.registry.observe(token, ObservedStage.DISPATCH) is not None
 
 
 async def test_cancel_outside_its_scope_is_misuse() -> None:

@@ -64,6 +64,8 @@ def test_active_ids_are_a_sorted_set_of_one_session() -> None:
     assert kit.registry.active_ids_for_session("s") == ("a", "b", "c")
     kit.registry.finish("s", "a")
     assert kit.registry.active_ids_for_session("s") == ("b", "c")
+    kit.add("aa")
+    assert kit.registry.active_ids_for_session("s") == ("aa", "b", "c")
     assert kit.registry.active_ids_for_session("unknown") == ()
 
 
@@ -94,8 +96,9 @@ def test_activity_is_counted_up_to_a_budget(budget: int, count: int, complete: b
 
 
 def test_activity_of_an_idle_session_is_complete() -> None:
-    """B70: with a budget of 0 too."""
-    assert Kit().registry.activity_count("s", budget=0) == ActivityCount(0, complete=True)
+    """B70: with a budget of 0 too, or of less, which is the same."""
+    for budget in (1, 0, -1):
+        assert Kit().registry.activity_count("s", budget=budget) == ActivityCount(0, complete=True)
 
 
 def test_snapshot_has_seven_fields_and_no_more() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 
 import pytest
 
 from remit.contract import WorkKind
-from remit.work import ObservationToken, ObservedStage, PageEntry, WorkSpec
+from remit.work import ObservationToken, ObservedStage, PageEntry, WorkRegistry, WorkSpec
 from work_kit import Kit
 
 
@@ -114,6 +115,7 @@ def test_after_finish_nothing_is_observed() -> None:
     kit.add("a")
     token = _token(kit)
     owner, _ = token.unseal()
+    assert len(kit.registry.observation_page("s").entries) == 1
     kit.registry.finish("s", "a")
     assert owner is not None, "held, so that it isn't gone by itself"
     assert kit.registry.observe(token, ObservedStage.DISPATCH) is None
@@ -127,6 +129,8 @@ def test_retirement_belongs_to_the_owner() -> None:
     kit = Kit()
     kit.add("a")
     token = _token(kit)
+    owner, _ = token.unseal()
+    assert owner is not None, "held, so that it isn't gone by itself"
     kit.add("a")
     assert kit.registry.take_observed(token) is None
     assert kit.registry.active_ids_for_session("s") == ("a",)
@@ -138,6 +142,8 @@ def test_retirement_works_once() -> None:
     kit.add("a")
     older = _token(kit)
     current = _observe(kit, older, ObservedStage.DISPATCH)
+    owner, _ = current.unseal()
+    assert owner is not None, "held, so that it isn't gone by itself"
     spec = kit.registry.take_observed(current)
     assert spec is not None
     assert spec.work_id == "a"
@@ -224,6 +230,9 @@ def test_elapsed_counts_from_the_latest_observation() -> None:
     assert kit.clock.reads == reads + 1
     kit.registry.snapshot("s")
     assert kit.clock.reads == reads + 2
+    kit.add("a", session="other")
+    kit.registry.active_all()
+    assert kit.clock.reads == reads + 3
 
 
 def test_elapsed_saturates() -> None:
@@ -271,7 +280,9 @@ def test_capturing_a_token_changes_nothing() -> None:
     for secret in ("s", "a", "revision"):
         assert f"'{secret}'" not in repr(first)
     assert not [name for name in dir(first) if not name.startswith("_") and name != "unseal"]
-    _observe(kit, second, ObservedStage.DISPATCH)
+    fresh = _observe(kit, second, ObservedStage.DISPATCH)
+    assert fresh != second
+    assert fresh == _token(kit)
     assert kit.registry.observe(first, ObservedStage.CLEANUP) is None
     assert kit.registry.observe(duplicate, ObservedStage.CLEANUP) is None
     kit.add("a")
@@ -287,16 +298,44 @@ def test_cursor_whose_item_is_gone_still_works() -> None:
     assert first.next_after == "b"
     kit.registry.finish("s", "b")
     kit.add("aa")
+    kit.add("bb")
     rest = kit.registry.observation_page("s", after=first.next_after)
-    assert [entry.work_id for entry in rest.entries] == ["c"]
+    assert [entry.work_id for entry in rest.entries] == ["bb", "c"]
     fresh = kit.registry.observation_page("s")
-    assert [entry.work_id for entry in fresh.entries] == ["a", "aa", "c"]
+    assert [entry.work_id for entry in fresh.entries] == ["a", "aa", "bb", "c"]
+
+
+INNER = (
+    "ObservationToken",
+    "Observer",
+    "Observable",
+    "observation_token",
+    "take_observed",
+    "observation_page",
+)
+
+
+@pytest.mark.parametrize("name", INNER)
+def test_observation_is_for_the_servers_own_modules(name: str) -> None:
+    """B73: who embeds a host isn't given it; doors, clients and commands don't reach for it."""
+    import remit
+
+    assert name not in remit.__all__
+    for room in ("api", "client", "cli"):
+        for path in (Path(remit.__file__).parent / room).rglob("*.py"):
+            assert name not in path.read_text(encoding="utf-8").replace("ObservationPage", ""), path
 
 
 def test_observation_stays_inside_and_registering_is_the_outer_surface() -> None:
-    """B73: a listing gives no token, and no listing needs one."""
+    """B73: a listing gives no token, and no listing, registering, routing or proof needs one."""
     kit = Kit()
     spec = WorkSpec(work_id="a", kind=WorkKind.TOOL, label="", handle=kit.fired.handle())
     kit.registry.register("s", spec)
     for found in (kit.registry.snapshot("s"), kit.registry.active_all(), kit.registry.observation_page("s")):
         assert "Token" not in repr(found)
+    asked = [
+        name
+        for name, method in vars(WorkRegistry).items()
+        if callable(method) and "ObservationToken" in str(method.__annotations__)
+    ]
+    assert asked == ["observation_token", "observe", "take_observed"]

@@ -8,7 +8,9 @@ import gc
 import pytest
 
 from remit.contract import WorkKind
-from remit.work import SharedExecutionLink, SharedExecutionPermit
+from remit.work import SharedExecutionLink, SharedExecutionPermit, WorkSpec
+from remit.work._entry import Entry
+from remit.work._permits import Binding
 from work_kit import Kit
 
 LINK = SharedExecutionLink(
@@ -119,6 +121,22 @@ def test_proof_needs_the_work_ids_of_the_execution() -> None:
     kit.add(LINK.dispatch_id, session="child", kind=WorkKind.WORKFLOW_NODE)
     assert kit.registry.bind_shared_execution("child", LINK.dispatch_id, permit)
     assert not _proves(kit)
+
+
+@pytest.mark.parametrize(
+    ("session", "kind"), [("child", WorkKind.TOOL), ("other", WorkKind.WORKFLOW_NODE)], ids=str
+)
+def test_proof_looks_at_kind_and_session_again(session: str, kind: WorkKind) -> None:
+    """B47: what the binding has refused proves nothing either, however it came to be bound."""
+    kit = Kit()
+    permit = SharedExecutionPermit(LINK)
+    for bound_session, bound_kind, proved in ((session, kind, None), ("child", WorkKind.WORKFLOW_NODE, LINK)):
+        spec = WorkSpec(
+            work_id=LINK.dispatch_id, kind=bound_kind, label="", handle=kit.fired.handle(),
+            parent_work_id=LINK.parent_work_id,
+        )  # fmt: skip
+        entry = Entry(bound_session, spec)
+        assert Binding(entry, permit).proved() == proved
 
 
 @pytest.mark.parametrize("ending", ["release", "drop", "finish", "take", "again"])

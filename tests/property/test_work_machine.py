@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from remit.contract import WorkKind
-from remit.work import CancelToken, ObservationToken, ObservedStage, ServiceCallHandle, WorkSpec
+from remit.work import (
+    CancelToken,
+    ObservationToken,
+    ObservedStage,
+    ServiceCallHandle,
+    SharedExecutionLink,
+    SharedExecutionObservation,
+    SharedExecutionPermit,
+    WorkSpec,
+)
 from work_kit import Kit
 
 SESSIONS = st.sampled_from(["s1", "s2"])
@@ -27,6 +36,21 @@ class Plain:
         self.owner = owner
         self.revision = 0
         self.stage: ObservedStage | None = None
+        self.is_node = False
+        self.executes = False
+        self.bound: Held | None = None
+
+
+def _link(session: str, attempt: int) -> SharedExecutionLink:
+    return SharedExecutionLink(
+        session_id=session,
+        parent_session_id="p",
+        run_id="r",
+        node_id="n",
+        activation_id="x",
+        attempt=attempt,
+        workspace_snapshot="w",
+    )
 
 
 class NaiveRegistry:
@@ -82,11 +106,21 @@ class NaiveRegistry:
         return True
 
 
+class Held:
+    """A permit, what it permits, and the registration that it was bound to, as a model would note it."""
+
+    def __init__(self, permit: SharedExecutionPermit, link: SharedExecutionLink, key: Key) -> None:
+        self.permit = permit
+        self.link = link
+        self.key = key
+        self.released = False
+
+
 class Machine(RuleBasedStateMachine):
     """B1-B73, as far as they speak of state.
 
-    Registering again, registering under what is cancelled, stale tokens, loops of parents, links across
-    sessions, and every kind of removal, in any order.
+    Registering again, registering under what is cancelled, other handles, stale tokens, loops of parents,
+    links across sessions, permits that come and go, and every kind of removal, in any order.
     """
 
     def __init__(self) -> None:
@@ -95,6 +129,8 @@ class Machine(RuleBasedStateMachine):
         self.model = NaiveRegistry()
         self.tokens: list[tuple[ObservationToken, Key, int, int]] = []
         self.receipts: dict[Key, tuple[set[Key], list[Key]]] = {}
+        self.permits: list[Held] = []
+        self.kept: list[tuple[SharedExecutionObservation, Held, int]] = []
 
     # ---- registering and cancelling
 
@@ -154,6 +190,76 @@ class Machine(RuleBasedStateMachine):
             if newly:
                 self.receipts[key] = ({key} | self.model.below(key), [])
         assert set(flagged) == expected
+
+    @rule(session=SESSIONS, work_id=IDS, service=st.booleans())
+    def replace_cancellation(self, session: str, work_id: str, service: bool) -> None:
+        token = CancelToken()
+        handle = ServiceCallHandle(token) if service else self.kit.fired.handle(work_id)
+        item = self.model.items.get((session, work_id))
+        assert self.kit.registry.replace_cancellation(session, work_id, handle) == (item is not None)
+        if item is not None:
+            item.token = token if service else None
+            if item.cancelled and not service:
+                self.model.fired.append((session, work_id))
+            assert token.tripped == (service and item.cancelled)
+
+    # ---- shared execution
+
+    @rule(session=SESSIONS, attempt=st.integers(1, 2), node=st.booleans(), right_parent=st.booleans())
+    def register_node(self, session: str, attempt: int, node: bool, right_parent: bool) -> None:
+        link = _link(session, attempt)
+        key = (session, link.dispatch_id)
+        parent = link.parent_work_id if right_parent else "a"
+        kind = WorkKind.WORKFLOW_NODE if node else WorkKind.TOOL
+        self.kit.add(link.dispatch_id, session=session, kind=kind, parent=parent)
+        self.model.register(key, (session, parent))
+        self.model.items[key].executes = node and right_parent
+        self.model.items[key].is_node = node
+        self._join_receipts(key)
+
+    @rule(session=SESSIONS, other=SESSIONS, attempt=st.integers(1, 2), of_attempt=st.integers(1, 2))
+    def bind(self, session: str, other: str, attempt: int, of_attempt: int) -> None:
+        link = _link(session, of_attempt)
+        key = (other, _link(other, attempt).dispatch_id)
+        held = Held(SharedExecutionPermit(link), link, key)
+        item = self.model.items.get(key)
+        bound = self.kit.registry.bind_shared_execution(other, key[1], held.permit)
+        assert bound == (item is not None and item.is_node and session == other)
+        if bound and item is not None:
+            self.permits.append(held)
+            item.bound = held
+            seen = self.kit.registry.find_shared_execution(*key)
+            assert seen is not None
+            self.kept.append((seen, held, item.owner))
+
+    @precondition(lambda self: self.permits)
+    @rule(data=st.data())
+    def release(self, data: st.DataObject) -> None:
+        held = data.draw(st.sampled_from(self.permits))
+        held.permit.release()
+        held.released = True
+
+    @invariant()
+    def proofs_agree(self) -> None:
+        for session in ("s1", "s2"):
+            shown: list[SharedExecutionLink] = []
+            for attempt in (1, 2):
+                link = _link(session, attempt)
+                item = self.model.items.get((session, link.dispatch_id))
+                held = None if item is None else item.bound
+                proved = held is not None and self._is_proved(held, item)
+                answer = self.kit.registry.proves_shared_execution(session, link.dispatch_id, link)
+                assert answer == proved
+                shown += [link] if proved else []
+            assert self.kit.registry.shared_executions(session, "r") == tuple(shown)
+        for seen, held, owner in self.kept:
+            item = self.model.items.get(held.key)
+            is_current = item is not None and item.owner == owner and item.bound is held
+            assert seen.provenance == (held.link if is_current and self._is_proved(held, item) else None)
+
+    def _is_proved(self, held: Held, item: Plain | None) -> bool:
+        exact = held.key == (held.link.session_id, held.link.dispatch_id)
+        return item is not None and item.executes and exact and not held.released
 
     # ---- removing
 

@@ -17,8 +17,9 @@ KEY = "sk-test-0123456789abcdef01234567"
 
 
 def work(*secrets: str) -> RunWork:
-    registry = WorkRegistry(clock=StillClock(), cleanups=HeldCleanups(), mask=Redactor(secrets).mask)
-    return RunWork(registry, session_id="s", run_id="run_1", residencies=Residencies())
+    clock = StillClock()
+    registry = WorkRegistry(clock=clock, cleanups=HeldCleanups(), mask=Redactor(secrets).mask)
+    return RunWork(registry, session_id="s", run_id="run_1", residencies=Residencies(), clock=clock)
 
 
 def use(name: str, **arguments: Any) -> ToolUse:

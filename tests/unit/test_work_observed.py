@@ -11,7 +11,7 @@ import pytest
 from remit.contract import RunStatus
 from remit.runs import name_in_host
 from remit.testing._fake_node import FakeNode
-from remit.testing._fakes_stages import PoolReply
+from remit.testing._fakes_stages import FakePool, PoolReply
 from remit.testing._run_world import BLOCK, PLAN, RunWorld, good_replies, run_world
 from remit.work import ObservedStage, Observer
 from work_kit import Kit
@@ -86,7 +86,7 @@ async def test_where_the_work_of_a_run_is_seen() -> None:
         "fake:model": attempt * 4,
         "artifact plan": ["receipt_wait"],
         "open": ["dispatch", "receipt_wait"],
-        "write_file": ["dispatch", "receipt_wait"],
+        "write_file: a.txt": ["dispatch", "receipt_wait"],
         "snapshot": ["receipt_wait"] * len(told["snapshot"]),
         "checks": ["receipt_wait"],
         "deliver": ["receipt_wait"],
@@ -157,7 +157,8 @@ async def test_an_attempt_in_flight(stopped: bool) -> None:
         run_id = next(iter(world.controls))
         async with asyncio.TaskGroup() as group:
             driving = group.create_task(world.supervise(supervisor))
-            await world.pool.begun.wait()  # type: ignore[attr-defined]
+            assert isinstance(world.pool, FakePool)
+            await world.pool.begun.wait()
             assert seen_now(world) == {"model_turn": "receipt_wait"}
             if stopped:
                 world.cancel(run_id)

@@ -11,17 +11,14 @@ from remit.contract import How, WorkKind
 from remit.errors import MisuseError
 from remit.primitives import Clock
 from remit.work._cleanup import Cleanup, CleanupFailure, CleanupRunner, Cleanups
-from remit.work._elapsed import elapsed_ms
-from remit.work._entry import Entry, ObservationToken, Session
+from remit.work._entry import Entry, ObservationToken
 from remit.work._handles import Handle, ServiceCallHandle, is_cancellable
 from remit.work._items import (
     ActivityCount,
     ClosedItem,
-    Observation,
     ObservationPage,
     ObservedStage,
     OpenItem,
-    PageEntry,
     Registration,
     WorkId,
     WorkSnapshot,
@@ -34,6 +31,7 @@ from remit.work._permits import (
     SharedExecutionObservation,
     SharedExecutionPermit,
 )
+from remit.work._shown import page_entry, snapshots
 from remit.work._tree import Tree
 
 _LONGEST_PAGE: Final = 128
@@ -141,6 +139,7 @@ class WorkRegistry:
 
     def is_cancelled(self, session_id: str, work_id: str) -> bool:
         """Whether the item is registered and flagged: asked right before anything is sent."""
+        self._check_thread()
         entry = self._tree.find(session_id, work_id)
         return entry is not None and entry.cancelled
 
@@ -173,6 +172,7 @@ class WorkRegistry:
 
     def find_spec(self, session_id: str, work_id: str) -> WorkSpec | None:
         """The spec of a registered item, for the module that registered it."""
+        self._check_thread()
         entry = self._tree.find(session_id, work_id)
         return None if entry is None else entry.spec
 
@@ -232,6 +232,7 @@ class WorkRegistry:
 
         It is known for as long as its session has anything registered.
         """
+        self._check_thread()
         session = self._tree.sessions.get(session_id)
         subtree = None if session is None else session.subtrees.get(work_id)
         return () if subtree is None else subtree.ended()
@@ -295,7 +296,7 @@ class WorkRegistry:
         start = 0 if after is None else bisect_right(ids, after)
         page = ids[start : start + min(max(limit, 1), _LONGEST_PAGE)]
         now = self._clock.monotonic()
-        entries = tuple(_page_entry(session.entries[work_id], now) for work_id in page)
+        entries = tuple(page_entry(session.entries[work_id], now) for work_id in page)
         more = start + len(page) < len(ids)
         return ObservationPage(entries=entries, next_after=page[-1] if more else None)
 
@@ -305,7 +306,7 @@ class WorkRegistry:
         """The items of one session, ordered by work id."""
         self._check_thread()
         session = self._tree.sessions.get(session_id)
-        return () if session is None else _snapshots(session, self._clock.monotonic())
+        return () if session is None else snapshots(session, self._clock.monotonic())
 
     def active_all(self) -> tuple[tuple[str, WorkSnapshot], ...]:
         """The items of all sessions with their session's id, ordered by session, then work id."""
@@ -314,7 +315,7 @@ class WorkRegistry:
         return tuple(
             (session_id, found)
             for session_id in sorted(self._tree.sessions)
-            for found in _snapshots(self._tree.sessions[session_id], now)
+            for found in snapshots(self._tree.sessions[session_id], now)
         )
 
     def active_ids_for_session(self, session_id: str) -> tuple[str, ...]:
@@ -325,13 +326,15 @@ class WorkRegistry:
 
     def active_count(self) -> int:
         """How many items there are in all sessions."""
+        self._check_thread()
         return self._tree.count
 
     def activity_count(self, session_id: str, *, budget: int) -> ActivityCount:
-        """How many items a session has, counted up to a budget."""
+        """How many items a session has, counted up to a budget; one below 0 is 0."""
+        self._check_thread()
         session = self._tree.sessions.get(session_id)
-        count = 0 if session is None else len(session.entries)
-        return ActivityCount(min(count, max(budget, 0)), complete=count <= budget)
+        count, budget = 0 if session is None else len(session.entries), max(budget, 0)
+        return ActivityCount(min(count, budget), complete=count <= budget)
 
     # ---- shared execution
 
@@ -377,31 +380,3 @@ class WorkRegistry:
 
 def _cleanup(entry: Entry, *, counted: bool) -> Cleanup:
     return Cleanup(entry.session_id, entry.work_id, entry.spec.kind, entry.handle, counted)
-
-
-def _page_entry(entry: Entry, now: float) -> PageEntry:
-    return PageEntry(
-        work_id=entry.work_id,
-        stage=entry.stage,
-        elapsed_ms=None if entry.stage is None else elapsed_ms(entry.stage_at, now),
-        cancelled=entry.cancelled,
-    )
-
-
-def _snapshots(session: Session, now: float) -> tuple[WorkSnapshot, ...]:
-    return tuple(_snapshot(session.entries[work_id], now) for work_id in session.ids())
-
-
-def _snapshot(entry: Entry, now: float) -> WorkSnapshot:
-    seen = entry.stage
-    return WorkSnapshot(
-        work_id=entry.work_id,
-        kind=entry.spec.kind,
-        label=entry.spec.label,
-        tool_call_id=entry.spec.tool_call_id,
-        status="cancelling" if entry.cancelled else "running",
-        observation=None
-        if seen is None
-        else Observation(stage=seen, elapsed_ms=elapsed_ms(entry.stage_at, now)),
-        cancellable=is_cancellable(entry.handle),
-    )
