@@ -22,6 +22,7 @@ from remit.testing._store_samples import (
     settling,
     stage_started,
     terminal,
+    work_finished,
     work_registered,
 )
 from remit.testing._store_suite_harness import admit_on
@@ -86,7 +87,9 @@ async def test_the_reserve_is_for_what_ends_things(tmp_path: Path) -> None:
             with pytest.raises(StorageFull):
                 await store.append("run_1", run.generation, events)
         assert (tmp_path / "reserve").exists(), "nobody has needed it yet"
-        await store.append("run_1", run.generation, [settling("failed")])
+        # A piece of work is noted when it is over, and waits for the next fact: that may be the decision.
+        over = [work_registered("call"), work_finished("call")]
+        await store.append("run_1", run.generation, [*over, settling("failed")])
         assert not (tmp_path / "reserve").exists()
         with pytest.raises(StorageFull):
             await store.append("run_2", peer.generation, [work_registered("a")])

@@ -48,11 +48,19 @@ class Append:
 
     @property
     def closing(self) -> bool:
-        """Whether it only ends things. What comes with the terminal is stored with it, if there is room."""
+        """Whether it only ends things. What comes with the terminal is stored with it, if there is room.
+
+        Work that is over waits, beginning and end, for the next fact. That may be the decision.
+        """
         if self.ends:
             return True
-        bare = not self.transcript and not self.artifacts
-        return bare and all(event.type in CLOSING_TYPES for event in self.events)
+        if self.transcript or self.artifacts:
+            return False
+        over = {event.work_id for event in self.events if event.type == "work.finished"}
+        return all(
+            event.type in CLOSING_TYPES or (event.type == "work.registered" and event.work_id in over)
+            for event in self.events
+        )
 
     def run(self, transaction: Transaction) -> tuple[Event, ...]:
         """Check, number, fold, and add the rows."""
