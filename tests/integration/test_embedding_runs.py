@@ -16,6 +16,7 @@ from remit.errors import (
     IdempotencyConflict,
     NotFound,
     PreconditionFailed,
+    QueueFull,
     RunIndeterminate,
     SessionBusy,
 )
@@ -245,6 +246,37 @@ async def test_a_session_has_one_active_run(tmp_path: Path) -> None:
                 assert view.started_at >= ended_at, "two at once"
             ended_at = view.ended_at
         assert [view.status.value for view in (stopped, views[-1])] == ["cancelled", "failed"]
+
+
+async def test_a_repeated_start_of_a_full_host(tmp_path: Path) -> None:
+    """R63: where there is room for nothing new, whoever asks again for what was admitted still gets it."""
+    config = make_config(tmp_path, host={"max_running": 1, "max_queued": 0})
+    async with Host(config) as host, asyncio.timeout(60):
+        ended = await host.start(request(id="ended"))
+        await ended.wait()
+        run = await host.start(request(WAITS, id="mine"), idempotency_key="key")
+        with pytest.raises(QueueFull):
+            await host.start(request())
+        assert (await host.start(request(WAITS), idempotency_key="key")).id == run.id
+        assert (await host.start(request(id="ended"))).id == ended.id
+        await run.cancel()
+
+
+async def test_a_repeated_interrupt_interrupts_nothing(tmp_path: Path) -> None:
+    """R63: neither a retry of an interrupting request nor one that is refused stops what its session does."""
+    asked = {"session_id": "talk", "on_busy": "interrupt"}
+    async with open_host(tmp_path) as host, asyncio.timeout(60):
+        run = await host.start(request(WAITS, id="mine", **asked), idempotency_key="key")
+        await until(host, run.id, "tool.started")
+        again = await host.start(request(WAITS, id="mine", **asked))
+        by_key = await host.start(request(WAITS, id="mine", **asked), idempotency_key="key")
+        assert run.id == again.id == by_key.id
+        with pytest.raises(IdempotencyConflict):
+            await host.start(request(FAILS, id="mine", **asked))
+        with pytest.raises(IdempotencyConflict):
+            await host.start(request(FAILS, id="another", **asked), idempotency_key="key")
+        assert not (await run.view()).cancel_requested
+        await run.cancel()
 
 
 async def test_a_tombstone_is_for_ever(tmp_path: Path) -> None:

@@ -185,9 +185,6 @@ class Starter:
         answer = permits.ask(name, tenant=caller.tenant, share=caller.share, ready=ready)
         if isinstance(answer, PermitRefused):
             return Deferred(error=queue_full(answer))
-        if admitted.interrupts is not None:
-            reason = f"run {run_id} of its session came with on_busy = interrupt"
-            self.ask_to_stop(admitted.interrupts, by="caller", reason=reason, tenant=caller.tenant)
         begun = False
         try:
             submitted = await self.store.submit(self._submission(admitted, caller, idempotency_key))
@@ -196,6 +193,9 @@ class Starter:
         finally:
             if not begun and not held:
                 permits.release(name)
+        if begun and admitted.interrupts is not None:  # only now: a repeated request stops nothing again
+            reason = f"run {run_id} of its session came with on_busy = interrupt"
+            self.ask_to_stop(admitted.interrupts, by="caller", reason=reason, tenant=caller.tenant)
         if begun:
             self.driver.start(run_id, tenant=caller.tenant, residencies=residencies)
         return Started(run=submitted.run, created=submitted.created)
