@@ -113,6 +113,9 @@ async def test_runs_of_a_session_take_turns() -> None:
         assert ended.ended_at is not None
         assert view.started_at is not None
         assert view.started_at >= ended.ended_at
+        started = next(event for event in await world.events(second_id) if event.type == "run.started")
+        assert started.data["queue"]["turn_ms"] >= 50, "why it was queued for so long stands in its log"
+        assert started.data["queue"]["place_ms"] < started.data["queue"]["turn_ms"]
 
 
 async def test_a_run_that_waits_for_its_turn_can_be_cancelled() -> None:
@@ -132,6 +135,8 @@ async def test_a_run_that_waits_for_its_turn_can_be_cancelled() -> None:
             assert view.status is RunStatus.CANCELLED
             assert view.usage is not None
             assert view.usage.total_tokens == 0
+            settling = next(event for event in await world.events(second_id) if event.type == "run.settling")
+            assert settling.data["detail"] == "an earlier run of its session was still active"
             world.cancel(first_id)
             await driving
 

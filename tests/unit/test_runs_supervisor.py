@@ -352,6 +352,8 @@ async def test_the_queue_has_an_end() -> None:
         view = await world.drive(limits={"max_queue_ms": 20})
         assert view.terminal is not None
         assert (view.terminal.class_, view.terminal.code) == ("budget", "queue")
+        settling = next(event for event in await world.events(view.id) if event.type == "run.settling")
+        assert settling.data["detail"] == "the host had no place for it yet"
         assert view.terminal.limit is not None
         assert view.terminal.limit.cap == 20
         assert view.usage is not None

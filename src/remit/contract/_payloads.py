@@ -39,6 +39,17 @@ class RunPrepared(Model):
     """The checks that were found, why, and how they stand on the base."""
 
 
+class QueueTimes(Model):
+    """What a run waited for while it was queued."""
+
+    turn_ms: int
+    """Until no earlier run of its session was active."""
+    place_ms: int
+    """Until the host had a place for it."""
+    preparation_ms: int
+    """Until providers and workspace were ready."""
+
+
 class RunStarted(Model):
     """The run's clock began."""
 
@@ -47,6 +58,8 @@ class RunStarted(Model):
     limits: Limits
     prepared: RunPrepared | None = None
     """None for a run without workspace."""
+    queue: QueueTimes | None = None
+    """None: not known, since the run is older than that."""
 
 
 class CancelRequested(Model):

@@ -20,6 +20,7 @@ from remit.contract import (
     LimitHit,
     PlanReady,
     Prepared,
+    QueueTimes,
     Review,
     ReviewDecided,
     RunStarted,
@@ -78,6 +79,7 @@ class Pipeline:
         prepared: Prepared | None,
         budget: Budget,
         session_context: str | None = None,
+        queue: QueueTimes | None = None,
     ) -> None:
         self._context = context
         self._journal = journal
@@ -86,6 +88,7 @@ class Pipeline:
         self._prepared = prepared
         self._budget = budget
         self._session_context = session_context
+        self._queue = queue
         self._working = WorkingTime(clock=context.clock)
         self._wall_ends = 0.0
         self._plan: StageAnswer | None = None
@@ -379,6 +382,7 @@ class Pipeline:
             deadline_at=started_at + timedelta(milliseconds=wall_ms),
             limits=self._limits,
             prepared=as_prepared(self._context, self._journal, self._prepared),
+            queue=self._queue,
         )
         return NewEvent(type="run.started", payload=payload, work_id=self._work.root_id)
 

@@ -17,6 +17,7 @@ from remit.runs._lineage import Offspring
 from remit.runs._naming import name_in_host
 from remit.runs._pipeline import Pipeline
 from remit.runs._preparation import prepare_run, within_queue_time
+from remit.runs._queueing import QueueWatch
 from remit.runs._sessions import StoreSessions
 from remit.runs._settlement import Settlement
 from remit.runs._tools import RunTools
@@ -53,6 +54,7 @@ class Supervisor:
         )
         self._pipeline: Pipeline | None = None
         self._session_context: str | None = None
+        self._queue = QueueWatch(context.clock)
         self._live: asyncio.Task[Decision | OwnershipError] | None = None
         parent = context.parentage
         self._offspring = Offspring(
@@ -155,16 +157,19 @@ class Supervisor:
             terminal = classify_error(error, stage_id=self._stage_id)
             if terminal.class_ == "internal":
                 _log.exception("run %s: a fault of our own", self._journal.view.id)
-            return Decision(terminal=terminal, detail=detail_of(error))
+            return Decision(terminal=terminal, detail=detail_of(error) or self._queue.told)
 
     async def _admitted(self) -> Prepared | None:
         """Wait for the session's turn and a place, then make everything ready; `queued` all the while."""
         sessions, stored = StoreSessions(self._context.store), self._context.stored
         if stored.view.session_id != stored.view.id:
-            await sessions.wait_turn(stored)
+            with self._queue.waiting("turn"):
+                await sessions.wait_turn(stored)
             self._session_context = await sessions.context_of(stored)
-        await self._context.place.acquire()
-        return await prepare_run(self._context, self._journal, self._work)
+        with self._queue.waiting("place"):
+            await self._context.place.acquire()
+        with self._queue.waiting("preparation"):
+            return await prepare_run(self._context, self._journal, self._work)
 
     async def _run(self) -> Decision:
         prepared = await within_queue_time(self._admitted(), self._context, self._journal)
@@ -182,6 +187,7 @@ class Supervisor:
             prepared=prepared,
             budget=budget,
             session_context=self._session_context,
+            queue=self._queue.times(),
         )
         return await self._pipeline.run()
 
@@ -209,7 +215,8 @@ class Supervisor:
     def _cancelled(self) -> Decision:
         asked = self._context.control.asked
         code = asked.by if asked is not None else "caller"
-        return Decision(terminal=Terminal.of("cancelled", code, stage=self._stage_id))
+        terminal = Terminal.of("cancelled", code, stage=self._stage_id)
+        return Decision(terminal=terminal, detail=self._queue.told)
 
     async def _announce_cancel(self) -> None:
         """Put the cancel on record while the work is being stopped."""
