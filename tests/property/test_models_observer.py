@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from remit.models._chat_observer import ChatObserver
@@ -52,7 +52,11 @@ CHUNK = st.fixed_dictionaries(
     },
 )
 RECORDS = st.lists(
-    CHUNK.map(json.dumps) | st.just("[DONE]") | st.text(max_size=10) | st.just('{"choices": []}'), max_size=5
+    CHUNK.map(lambda chunk: json.dumps(chunk, ensure_ascii=False))
+    | st.just("[DONE]")
+    | st.text(max_size=10)
+    | st.just('{"choices": []}'),
+    max_size=5,
 )
 STREAMS = RECORDS.map(
     lambda records: "".join(f"data: {record}\n\n" for record in records).encode()
@@ -89,6 +93,7 @@ def test_models_reading_does_not_depend_on_the_pieces(data: bytes, points: list[
         assert shown_of_pieces == shown
 
 
+@example('data: {"choices": [{"delta": {"content": "x\x85y\u2028z\u2029w"}}]}\n\n'.encode())
 @given(STREAMS)
 def test_models_what_goes_on_is_plain(data: bytes) -> None:
     """R70, R84: what an SDK sees is one JSON record a line, with finite numbers and no odd separators."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from remit.models._sse import SseEvent, SseReader
@@ -21,6 +21,7 @@ def events(pieces: list[bytes]) -> list[SseEvent]:
     return [event for piece in pieces for event in reader.feed(piece)] + reader.finish()
 
 
+@example(b"data: a\r\ndata: b\r\n\r\n", [8])
 @given(STREAMS, st.lists(st.integers(min_value=0), max_size=10))
 def test_models_events_do_not_depend_on_the_pieces(data: bytes, points: list[int]) -> None:
     """R70: any split of the bytes gives the same events, single bytes too."""

@@ -50,7 +50,9 @@ EVENT = st.fixed_dictionaries(
         "error": VALUES,
     },
 )
-RECORDS = st.lists(EVENT.map(json.dumps) | st.text(max_size=10), max_size=6)
+RECORDS = st.lists(
+    EVENT.map(lambda event: json.dumps(event, ensure_ascii=False)) | st.text(max_size=10), max_size=6
+)
 STREAMS = RECORDS.map(
     lambda records: "".join(f"data: {record}\n\n" for record in records).encode(errors="replace")
 ) | st.binary(max_size=60)

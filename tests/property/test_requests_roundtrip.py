@@ -43,4 +43,7 @@ def test_good_requests_are_taken(prompt: str, metadata: dict[str, str]) -> None:
     parsed = parse_request(body)
     cleaned, replaced = clean_text(f"do {prompt}")
     assert parsed.request.prompt == cleaned
+    stored = "".join([cleaned, *parsed.request.metadata, *map(str, parsed.request.metadata.values())])
+    stored.encode()  # refuses a lone surrogate
+    assert "\0" not in stored
     assert parsed.text_replaced >= replaced

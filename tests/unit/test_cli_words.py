@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from remit.cli._formats import duration, limit_amount, money, tokens
 from remit.cli._screen import Results, glyphs_of
-from remit.cli._words import PlainFormatter, one_line, plain
+from remit.cli._words import PlainFormatter, broken_at_words, one_line, plain
 
 HOSTILE = {
     "colour": ("\x1b[31mred\x1b[0m", "red"),
@@ -129,3 +129,20 @@ def test_a_log_line_moves_nothing() -> None:
     assert shown.splitlines()[0] == "WARNING why: ab ERROR forged"
     assert shown.endswith("ValueError: bad value")
     assert "\x1b" not in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "lines"),
+    [
+        ("one two three", 80, ["one two three"]),
+        ("one two three", 7, ["one two", "three"]),
+        ("see `remit patch RUN --apply`, then", 12, ["see", "`remit patch RUN --apply`,", "then"]),
+        ("at /a/long/path/of/a/file: gone", 10, ["at", "/a/long/path/of/a/file:", "gone"]),
+        ("a lone ` is a word", 10, ["a lone `", "is a word"]),
+        ("first\nsecond line", 80, ["first", "second line"]),
+        ("", 80, [""]),
+    ],
+)
+def test_sentences_break_between_words(text: str, columns: int, lines: list[str]) -> None:
+    """A terminal cuts a word in two at its edge; what is to be typed or copied stays in one piece."""
+    assert broken_at_words(text, columns=columns).split("\n") == lines

@@ -53,6 +53,28 @@ STRANGE = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("colour = 1\n", "colour"),
+        ("[limits]\nwall_clock_ms = 1\n", "limits"),
+        ("[bindings.reviewed]\ncolour = 1\n", "bindings.reviewed.colour"),
+        ('[bindings.reviewed.work]\nmodle = "x:y"\n', "bindings.reviewed.work.modle"),
+        ('[nodes.local]\nalais = "x"\n', "nodes.local.alais"),
+        (
+            '[[nodes.local.workspaces]]\nref = "a"\nroot = "."\nnetwrok = true\n',
+            "nodes.local.workspaces.0.netwrok",
+        ),
+    ],
+)
+def test_a_key_that_there_is_not_is_no_matter_of_trust(repository: Path, text: str, path: str) -> None:
+    """R55: a slip of the pen is told as one; to trust the file would be no way out."""
+    (repository / "remit.toml").write_text(text)
+    with pytest.raises(ConfigError, match="there is no such setting") as raised:
+        load(repository)
+    assert raised.value.fields["param"] == path
+
+
 @pytest.mark.parametrize("key", ["setup", "secrets", "setup_network", "path", "carry"])
 def test_a_stranger_may_not_widen_a_workspace(repository: Path, key: str) -> None:
     """R37: of environments, setup lines alone are theirs to say."""

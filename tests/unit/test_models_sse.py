@@ -37,6 +37,8 @@ def test_a_border_inside_a_character() -> None:
 def test_crlf_over_a_border() -> None:
     """R70: the two halves of a CRLF are one line end."""
     assert read(b"data: a\r", b"\n\r", b"\ndata: b\r", b"\n\r\n") == [(None, "a", True), (None, "b", True)]
+    # A second line end here would be an empty line, and that the end of the event.
+    assert read(b"data: a\r", b"\ndata: b\r", b"\n\r\n") == [(None, "a\nb", True)]
 
 
 def test_lone_cr_then_text() -> None:

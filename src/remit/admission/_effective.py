@@ -103,7 +103,8 @@ def _check_delivery(request: RunRequest, profile: str, mode: DeliveryMode) -> No
         raise InvalidRequest("profile `answer` has no workspace to work in", param="in_place")
     if profile == "direct" and mode != "patch" and not (request.unreviewed or request.in_place):
         raise InvalidRequest(
-            f"profile `direct` has no review: delivery `{mode}` needs `unreviewed`, or take mode `patch`",
+            f"profile `direct` has no review: delivery `{mode}` needs `unreviewed` (`--unreviewed`), "
+            "or take mode `patch` (`--patch-only`)",
             param="delivery",
         )
 

@@ -10,7 +10,7 @@ _HELP = """Stop a run of a host, and everything that it started; or one piece of
 
 \b
   remit cancel RUN --host http://127.0.0.1:7433
-  remit cancel RUN.work-1.call_2        one tool call; that is its result, and the run goes on
+  remit cancel RUN.work-1.call_2  one tool call; the run goes on
 
 It answers when everything has ended, with how each piece of work was stopped and how fast. A run in this
 terminal is stopped by Ctrl-C.

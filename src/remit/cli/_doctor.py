@@ -9,7 +9,7 @@ _HELP = """Say whether a run would work here, and the one command for each thing
 \b
   remit doctor            for the repository around you
   remit doctor -w ../app
-  remit doctor --sandbox  attack the sandbox, and see whether it holds (half a minute at most)
+  remit doctor --sandbox  attack the sandbox: does it hold? (30 s at most)
 
 It looks at Python, git, the data folder, settings, sandbox and isolation, toolchains, providers and their
 keys (whether they are set, never what they are). Exit code 1: a run wouldn't work.

@@ -72,10 +72,9 @@ def _rows(found: DryRun, *, asks: bool) -> Iterator[tuple[str, str | Text]]:
     for number, (model, price) in enumerate(found.prices.items()):
         yield ("prices" if number == 0 else ""), f"{model}: {_price(price)}"
     limits = run.limits.model_dump()
-    shown = [
-        f"{name} {limit_amount(name, limits[name])}" for name in _SHOWN_LIMITS if limits[name] is not None
-    ]
-    yield "limits", ", ".join(shown)
+    shown = [name for name in _SHOWN_LIMITS if limits[name] is not None]
+    for number, name in enumerate(shown):
+        yield ("limits" if number == 0 else ""), f"{name} {limit_amount(name, limits[name])}"
     if workspace is not None:
         yield from _checks(workspace.checks)
     yield "delivery", "you are asked" if asks else found.delivery

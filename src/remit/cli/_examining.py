@@ -22,7 +22,7 @@ import remit
 from remit.cli._formats import count
 from remit.cli._place import Place, find_place, with_model
 from remit.cli._screen import console_on, glyphs_of
-from remit.cli._words import one_line
+from remit.cli._words import broken_at_words, one_line
 from remit.config import Config, data_folder, make_data_folder, refuse_data_inside, user_config_file
 from remit.contract import RunRequest
 from remit.errors import RemitError
@@ -66,10 +66,10 @@ def examine(wanted: str | None) -> int:
     }
     for finding in findings:
         sign, style = looks[finding.state]
-        console.print(
-            Text.assemble((sign + " ", style), one_line(finding.text, width=1_000)),
-            soft_wrap=not console.is_terminal,
-        )
+        text = one_line(finding.text, width=1_000)
+        if console.is_terminal:
+            text = broken_at_words(text, columns=console.width - 2).replace("\n", "\n  ")
+        console.print(Text.assemble((sign + " ", style), text), soft_wrap=True)
         if finding.fix is not None:
             console.print(
                 Text.assemble("    fix: ", (one_line(finding.fix, width=500), "cyan")), soft_wrap=True
@@ -171,7 +171,8 @@ def _kept_of_setup(node: Path) -> Iterator[Finding]:
 def _settings(place: Place) -> Iterator[Finding]:
     files = place.config.files
     if files:
-        yield Finding("good", f"settings from {', '.join(map(str, files))} (the later one wins)")
+        order = " (a later one wins)" if len(files) > 1 else ""
+        yield Finding("good", f"settings from {', '.join(map(str, files))}{order}")
     else:
         own = user_config_file(os.environ)
         yield Finding("good", f"no settings file; the defaults hold (yours would be {own})")

@@ -7,7 +7,8 @@ import click
 _HELP = """Make, list and revoke the keys of a host's callers, whether or not a host runs.
 
 \b
-  remit keys create ci --scopes run,read --bindings reviewed --max-cost 2 --expires 90d
+  remit keys create ci --scopes run,read --max-cost 2 --expires 90d
+  remit keys create ci --scopes run --bindings reviewed
   remit keys create team-b --tenant team-b --scopes run,read
   remit keys list
   remit keys revoke ci

@@ -11,8 +11,8 @@ from remit.cli._host_option import host_option
 _HELP = """Serve runs as tools to an MCP client, over stdin and stdout. Clients start this command themselves.
 
 \b
-  remit mcp                                      runs in the repository around it, with a host of its own
-  remit mcp --host http://127.0.0.1:7433         runs of a host that is there already
+  remit mcp                               the repository around, its own host
+  remit mcp --host http://127.0.0.1:7433  a host that is there already
 
 Three tools: `run` has a request done and tells how it goes, `get_run` looks at a run, `cancel_run` stops one.
 A client that cancels a call, or leaves, stops the runs that it was waiting for. What a run has changed is

@@ -9,9 +9,9 @@ import click
 _HELP = """Say which models a run could ask here, and what is known of each.
 
 \b
-  remit models                 what is configured; without that, what a run would take by itself
-  remit models --json          a line of JSON for each, with everything that is known
-  remit models --config F      by another file
+  remit models             what is configured, else what a run would take
+  remit models --json      a line of JSON for each, with all that is known
+  remit models --config F  by another file
 
 Each provider is asked for its list, once; no model is asked anything, so it costs nothing. What neither
 the provider nor Remit knows is shown as `?`. Exit code 1: a member of a pool can't be reached.

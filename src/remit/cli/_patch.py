@@ -9,12 +9,12 @@ from remit.cli._host_option import host_option
 _HELP = """Print a run's patch, or deliver it.
 
 \b
-  remit patch                      the newest run's patch, in colour on a terminal
-  remit patch RUN > fix.patch      as git writes patches, byte for byte
-  remit patch RUN --apply          apply it to the workspace, all or nothing
-  remit patch RUN --apply --3way   merge it with what you changed since, check, and apply
-  remit patch RUN --branch NAME    put it on a new branch, as a commit
-  remit patch RUN --discard        let it never be applied
+  remit patch                     the newest run's patch, in colours
+  remit patch RUN > fix.patch     as git writes patches, byte for byte
+  remit patch RUN --apply         apply it to the workspace, all or nothing
+  remit patch RUN --apply --3way  merge with what changed since, check, apply
+  remit patch RUN --branch NAME   put it on a new branch, as a commit
+  remit patch RUN --discard       let it never be applied
 
 Every file that it touches must still be as it was when the run began; else nothing is applied. With --3way
 what you changed since is merged with it, line by line and all or nothing, and the workspace's checks run once

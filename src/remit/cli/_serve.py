@@ -9,9 +9,9 @@ import click
 _HELP = """Run a host: runs are started, followed and stopped over HTTP until a signal comes.
 
 \b
-  remit serve                                   the repository around you, on 127.0.0.1:7433
+  remit serve                   the repository around you, on 127.0.0.1:7433
   remit serve --config /etc/remit/remit.toml
-  remit serve --listen 0.0.0.0:7433 --allow-plain-http     behind a proxy that has TLS
+  remit serve --listen 0.0.0.0:7433 --allow-plain-http  behind a TLS proxy
 
 stdout gets the address once the host is ready, and nothing else. The first key is made at the first start
 and lies in the data folder, where `remit --host` finds it; `remit keys create` makes others.

@@ -86,7 +86,7 @@ def _parts(
     kind = view.binding if view.binding == view.profile else f"{view.binding}, {view.profile}"
     yield Text.assemble(("run ", "dim"), (view.id, "bold"), (f"  {kind}", "dim"))
     yield _indented(plain(story.prompt) if verbose else one_line(story.prompt, width=_PROMPT_CHARS))
-    yield Text(_where(story, view), style="dim")
+    yield _indented(_where(story, view), style="dim")
     lineage = lineage_words(view)
     if lineage is not None:
         yield Text(f"  {lineage}", style="dim")
@@ -114,12 +114,12 @@ def _parts(
 def _where(story: Story, view: RunView) -> str:
     workspace = view.workspace
     if workspace is None:
-        return "  without a workspace"
+        return "without a workspace"
     parts = [story.root or workspace.ref]
     parts += [f"base {workspace.base}"] if workspace.base else []
     parts += [f"sandbox {workspace.sandbox}"] if workspace.sandbox else []
     parts += [str(workspace.isolation)] if workspace.isolation else []
-    return "  " + ", ".join(parts)
+    return ", ".join(parts)
 
 
 def _end(story: Story, view: RunView, glyphs: Glyphs, *, is_alive: bool) -> Iterator[RenderableType]:
@@ -196,5 +196,5 @@ def _later(history: tuple[HistoryEntry, ...]) -> Iterator[RenderableType]:
         yield _indented(f"{entry.at:%Y-%m-%d %H:%M:%S}Z  {one_line(entry.type, width=60)}")
 
 
-def _indented(text: str) -> Padding:
-    return Padding(Text(text), (0, 0, 0, 2))
+def _indented(text: str, *, style: str = "") -> Padding:
+    return Padding(Text(text, style=style), (0, 0, 0, 2))

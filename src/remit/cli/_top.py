@@ -9,9 +9,9 @@ from remit.cli._host_option import host_option, require_host
 _HELP = """Watch what a host does now: its nodes, its runs, and below each run the work that goes on.
 
 \b
-  remit top --host http://127.0.0.1:7433        live, until Ctrl-C, which changes nothing
-  remit top --once                              one picture
-  remit top --once --json                       the same, as one document
+  remit top --host http://127.0.0.1:7433  live; Ctrl-C ends it, and only it
+  remit top --once                        one picture
+  remit top --once --json                 the same, as one document
 
 Where stdout is no terminal it prints one picture and ends. `remit cancel WORK` stops what is shown.
 """

@@ -9,7 +9,7 @@ import click
 _HELP = """Let a remit.toml inside a repository set what only your own settings may set.
 
 \b
-  remit trust --show             what the nearest file sets, and what it would be allowed
+  remit trust --show             what the nearest file sets, and what it may
   remit trust                    trust that file as it is now
   remit trust ../app/remit.toml  trust another one
 

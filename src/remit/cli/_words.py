@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from shutil import which
+from shutil import get_terminal_size, which
 from typing import Final
 
 EXIT_INTERRUPTED: Final = 130
@@ -23,6 +23,7 @@ _ESCAPES: Final = re.compile(
 _CONTROLS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _HIDDEN: Final = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029\ufeff]|[\ud800-\udfff]")
 # Marks that turn text around: what is read would not be what is there.
+_WORDS: Final = re.compile(r"(?:[^\s`]|`[^`]*`|`)+")
 
 
 def plain(text: str) -> str:
@@ -60,7 +61,10 @@ def recovered_words(run_id: str, root: str, how: str, left: Sequence[str]) -> st
 def say(text: str) -> None:
     """Tell the user something on stderr; a stderr that is gone stops nothing."""
     with contextlib.suppress(OSError, ValueError):
-        sys.stderr.write(_encodable(f"remit: {text}\n"))
+        told = f"remit: {text}"
+        if sys.stderr.isatty():
+            told = broken_at_words(told, columns=get_terminal_size().columns)
+        sys.stderr.write(_encodable(f"{told}\n"))
         sys.stderr.flush()
 
 
@@ -85,6 +89,23 @@ def log_to_stderr() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(PlainFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
+
+
+def broken_at_words(text: str, *, columns: int) -> str:
+    """Text in lines that end between words; a path, and what is to be typed in backquotes, stay whole."""
+    return "\n".join(_broken(line, columns=columns) for line in text.split("\n"))
+
+
+def _broken(line: str, *, columns: int) -> str:
+    lines: list[str] = []
+    now = ""
+    for word in _WORDS.findall(line):
+        if now and len(now) + 1 + len(word) > columns:
+            lines.append(now)
+            now = word
+        else:
+            now = f"{now} {word}" if now else word
+    return "\n".join([*lines, now])
 
 
 def _encodable(text: str) -> str:

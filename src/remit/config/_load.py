@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
-from remit.admission import Binding
+from remit.admission import Binding, StageBinding
 from remit.config._config import (
     DEFAULT_BINDING,
     DEFAULT_MAX_COST_USD,
@@ -25,7 +25,7 @@ from remit.config._local import find_local_server
 from remit.config._merge import Table, merge_settings, narrow_limits_of
 from remit.config._providers import DEFAULT_MODELS, IMPLICIT_PROVIDERS, find_implicit
 from remit.config._schema import FileShape, NodeTable, ProviderTable
-from remit.config._trust import TrustStore, is_inside, refuse_untrusted
+from remit.config._trust import TrustStore, is_inside, refuse_untrusted, untrusted_keys
 from remit.errors import ConfigError
 from remit.models import PoolSettings
 from remit.usage import PriceSetting
@@ -148,6 +148,7 @@ def _add_file(settings: Table, file: ConfigFile, repository: Path | None, trust:
     added = _with_absolute_paths(file)
     if repository is not None and is_inside(file.path, repository):
         trusted = trust.is_trusted(file)
+        _refuse_unknown(file)
         refuse_untrusted(file, trusted=trusted)
         if not trusted:
             _refuse_roots_outside(file, added, repository)
@@ -155,6 +156,23 @@ def _add_file(settings: Table, file: ConfigFile, repository: Path | None, trust:
             settings = merge_settings(_default_caps(added, settings), settings)
             added = narrow_limits_of(settings, added)
     return merge_settings(settings, added)
+
+
+def _refuse_unknown(file: ConfigFile) -> None:
+    """A key that there isn't is a slip of the pen: nobody should be told to trust the file for its sake."""
+    for path in untrusted_keys(file):
+        first, _, rest = path.partition(".")
+        key = rest.rpartition(".")[2] or first
+        if not any(key in shape.model_fields for shape in _SHAPES.get(first if rest else "", ())):
+            raise ConfigError(f"{file.path}: `{path}`: there is no such setting", param=path)
+
+
+_SHAPES: Mapping[str, tuple[type[BaseModel], ...]] = {
+    "": (FileShape,),
+    "bindings": (Binding, StageBinding),
+    "nodes": (NodeTable, WorkspaceSettings),
+}
+"""Whose keys a path's last part may be, by its first part."""
 
 
 def _default_caps(added: Table, settings: Table) -> Table:
