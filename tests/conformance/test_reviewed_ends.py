@@ -276,6 +276,35 @@ async def test_a_stop_that_the_node_never_answers(end: str, later: str) -> None:
             assert [item.how for item in view.cancel.items if item.kind == "tool"] == ["notified"]
 
 
+@pytest.mark.parametrize("answers", [True, False])
+async def test_a_stop_that_is_cut_off_once_more(answers: bool) -> None:
+    """R1, S83: a deadline that passes while a call is being stopped changes nothing of how it was stopped."""
+    node = FakeNode(TREE)
+    gate = node.gates["cancel"] = asyncio.Event()
+    async with run_world(*BLOCKED, node=node, times=RunTimes(link_grace_ms=0, drain_slack_ms=500)) as world:
+        supervisor = await world.admit()
+        (run_id,) = world.controls
+        async with asyncio.TaskGroup() as group:
+            driving = group.create_task(world.supervise(supervisor))
+            await node.blocked.wait()
+            assert world.cancel(run_id)
+            while "cancel" not in node.kinds():
+                await asyncio.sleep(0)
+            assert supervisor._live is not None
+            supervisor._live.cancel()
+            await asyncio.sleep(0)
+            if answers:
+                gate.set()
+            view = await driving
+        assert view.cancel is not None
+        assert view.cancel.complete == answers
+        (item,) = [item for item in view.cancel.items if item.kind == "tool"]
+        assert (item.how, item.pids) == (("term", (7,)) if answers else ("notified", None))
+        assert ending(view)[0] == ("cancelled" if answers else "indeterminate")
+        assert ("tool" in [work.kind for work in view.abandoned]) != answers
+        await check_one_terminal(world, view)
+
+
 @pytest.mark.parametrize(
     ("profile", "kind", "nth"),
     [

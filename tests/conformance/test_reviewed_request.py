@@ -262,7 +262,10 @@ async def test_who_ran_the_stages_writes_no_terminal() -> None:
             view = await driving
         assert view.terminal is not None
         assert (view.terminal.kind, view.terminal.code) == ("cancelled", "deadline")
-        after = [event.type for event in await world.events(run_id)][len(before) :]
+        events = await world.events(run_id)
+        after = [event.type for event in events][len(before) :]
+        failed = [event.data for event in events if event.type == "stage.failed"]
+        assert [(data["class"], data["code"]) for data in failed] == [("cancelled", "deadline")]
         assert [kind for kind in after if kind.startswith("run.")] == [
             "run.cancel_requested",
             "run.settling",

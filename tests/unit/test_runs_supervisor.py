@@ -376,12 +376,14 @@ async def test_equal_limits_end_as_budget(_time: int) -> None:
 
 
 async def test_a_stage_timeout_is_a_timeout() -> None:
-    """S64: 10 ms of 1000 ms: timeout, code plan, exactly one terminal."""
-    async with run_world(PoolReply(text=PLAN, gate=asyncio.Event())) as world:
-        view = await world.drive(limits={"wall_clock_ms": 1000, "stage_timeout_ms": 10})
-        assert view.terminal is not None
-        assert (view.terminal.class_, view.terminal.code, view.terminal.stage) == ("timeout", "plan", "plan")
-        await check_invariants(world, view.id)
+    """S43, S64: 10 ms of 1000 ms: timeout, code plan, one terminal; nobody waits for the request's."""
+    for wall_clock_ms in (1_000, 3_600_000):
+        async with run_world(PoolReply(text=PLAN, gate=asyncio.Event())) as world:
+            view = await world.drive(limits={"wall_clock_ms": wall_clock_ms, "stage_timeout_ms": 10})
+            assert view.terminal is not None
+            ended = (view.terminal.class_, view.terminal.code, view.terminal.stage)
+            assert ended == ("timeout", "plan", "plan")
+            await check_invariants(world, view.id)
 
 
 async def test_a_deadline_stops_a_blocked_tool() -> None:

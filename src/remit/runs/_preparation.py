@@ -141,13 +141,20 @@ async def _prepare_node(context: RunContext, journal: RunJournal, work: RunWork)
         except asyncio.CancelledError:
             # The node goes on with what it was asked until it is told to stop: it may be running checks.
             item.see(ObservedStage.CLEANUP)
-            try:
-                stopped = await despite_cancel(_stop(context.link, request, context.times))
-                item.how, item.pids = stopped.how, stopped.pids
-            except (NodeError, TimeoutError) as error:
-                item.how = "abandoned"
-                context.control.unended.append(_unended(item, error))
+            await despite_cancel(_see_stopped(context, request, item))
             raise
+
+
+async def _see_stopped(context: RunContext, request: PrepareRequest, item: WorkItem) -> None:
+    """Stop the preparation, and say how it ended: here, since whoever waits may be cancelled once more."""
+    link = context.link
+    assert link is not None, "somebody prepared"
+    try:
+        stopped = await _stop(link, request, context.times)
+        item.how, item.pids = stopped.how, stopped.pids
+    except (NodeError, TimeoutError) as error:
+        item.how = "abandoned"
+        context.control.unended.append(_unended(item, error))
 
 
 def _unended(item: WorkItem, error: NodeError | TimeoutError) -> AbandonedWork:

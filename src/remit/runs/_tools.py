@@ -247,20 +247,27 @@ class RunTools:
         try:
             response = await self._link.tool(request)
         except asyncio.CancelledError:
-            try:
-                stopped = await despite_cancel(stop())
-            except NodeError:
-                # It was asked to end, and nobody can say that it has: the run's own end finds out.
-                item.how = "notified"
-                named = AbandonedWork(work_id=item.work_id, kind=item.kind.value, label=item.label)
-                self.unstopped.append(named)
-                raise
-            if stopped is not None:
-                item.how, item.pids = stopped.how, stopped.pids
+            await despite_cancel(self._see_stopped(item, stop))
             raise
         if response.status == "cancelled":
             item.how = ended_as
         return response
+
+    async def _see_stopped(self, item: WorkItem, stop: _StopOnce) -> None:
+        """Stop a call, and say how it ended: here, since whoever waits may be cancelled once more.
+
+        Raises:
+            NodeError: It was asked to end, and nobody can say that it has: the run's own end finds out.
+        """
+        try:
+            stopped = await stop()
+        except NodeError:
+            item.how = "notified"
+            named = AbandonedWork(work_id=item.work_id, kind=item.kind.value, label=item.label)
+            self.unstopped.append(named)
+            raise
+        if stopped is not None:
+            item.how, item.pids = stopped.how, stopped.pids
 
     async def take_over(self, request: ToolRequest, item: WorkItem) -> ToolResponse:
         """Put a child's changes into this run's checkout, as the one effect of the call that started it."""
