@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from git_repository import git, look, make_repository, write
-from remit.contract import NodeFailure, OpenRequest
+from remit.contract import NodeFailure, OpenRequest, PrepareRequest
+from remit.workspaces.keeper._landlock import landlock_version
 from service_kit import FILES, Node, node_of
 
 WORK = (
@@ -109,3 +110,33 @@ async def test_a_run_in_place_that_changes_nothing_leaves_nothing_to_undo(tmp_pa
         assert node.service.deliveries.find_delivered("run_1") == ()
         request = OpenRequest(run_id="run_2", workspace_ref="app", base=prepared.base)
         assert isinstance(await node.service.handle(request), NodeFailure)
+
+
+@pytest.mark.skipif(landlock_version() < 3, reason="this kernel has no Landlock")
+async def test_git_of_the_user_is_out_of_reach_or_there_is_no_run(tmp_path: Path) -> None:
+    """R35: what a command could plant in the user's own `.git` would run outside of any sandbox."""
+    root = make_repository(tmp_path / "app", FILES)
+    make_repository(root / "vendored", {"v.txt": "v\n"})
+    before = look(root / ".git")
+    async with node_of(tmp_path, root, checks=[], sandbox="landlock") as node:
+        asked = PrepareRequest(run_id="run_1", workspace_ref="app", isolation="in_place")
+        failed = await node.ask(asked, NodeFailure)
+        assert "a run in place needs bubblewrap" in failed.message
+    async with node_of(tmp_path, root, checks=[]) as node:
+        prepared = await node.prepare(isolation="in_place")
+        assert any("`.git` is read-only" in note for note in prepared.notes)
+        await node.ask_open(prepared.base)
+        plant = "echo x > .git/hooks/post-checkout; echo x >> .git/config; mv .git away; rm -rf .git; "
+        await node.tool("run_shell", command=f"{plant} git init -q made; echo x >> vendored/v.txt")
+        assert look(root / ".git") == before
+        flags = (await node.snapshot()).flags
+        assert "skipped:made/.git (git's own name)" in flags
+        assert not any("vendored/.git" in flag for flag in flags)
+
+
+async def test_without_a_sandbox_nothing_is_said_to_be_protected(tmp_path: Path) -> None:
+    """R35: at the level `external` the run says that `.git` is open to commands."""
+    root = make_repository(tmp_path / "app", FILES)
+    async with node_of(tmp_path, root, checks=[], sandbox="external") as node:
+        prepared = await node.prepare(isolation="in_place")
+        assert any("`.git` isn't protected from them" in note for note in prepared.notes)

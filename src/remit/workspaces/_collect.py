@@ -79,7 +79,7 @@ async def collect_changes(
     names = _resolve(scan, listing)
     skipped = [Skipped(show_path(path), what) for path, what in scan.special]
     skipped += _take_left_out(names, pin)
-    aside = await asyncio.to_thread(_find_new, scan.git_names, Path(pin.lower)) if scan.git_names else ()
+    aside = await asyncio.to_thread(_find_new, scan.git_names, pin, result) if scan.git_names else ()
     ignored = await _find_ignored(git, pin, listing, scan, result, names, aside, memory or IgnoreMemory())
     skipped += [Skipped(show_path(path), "git's own name") for path in aside if path not in ignored]
     ignored -= {*aside}
@@ -121,8 +121,12 @@ def _resolve(scan: Scan, listing: Listing) -> dict[str, Found | None]:
     return names
 
 
-def _find_new(paths: Sequence[str], lower: Path) -> tuple[str, ...]:
+def _find_new(paths: Sequence[str], pin: BasePin, result: Path) -> tuple[str, ...]:
     """Those that weren't there before the run: a check may run with them, and no patch has them."""
+    lower = Path(pin.lower)
+    if lower == result:  # in place: what was there is known by what the base left out
+        left = {entry.path for entry in pin.left_out}
+        return tuple(path for path in paths if left.isdisjoint(_prefixes(path)))
     return tuple(path for path in paths if not os.path.lexists(lower / path))
 
 

@@ -6,10 +6,12 @@ without a repository) is copied before the first command; ignored files aren't r
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from remit.contract import Isolation, SandboxLevel
 from remit.errors import NodeError
 from remit.workspaces._base import BaseEntry, Listing
 from remit.workspaces._changes import Changes
@@ -20,14 +22,46 @@ from remit.workspaces.keeper._plan import Limits
 from remit.workspaces.keeper._storage import remove_tree
 from remit.workspaces.keeper._tree import record_tree
 
-__all__ = ["IN_PLACE_NOTE", "forget_tree", "list_remembered", "remember_tree", "settled"]
+__all__ = [
+    "forget_tree",
+    "in_place_notes",
+    "list_remembered",
+    "remember_tree",
+    "require_git_kept",
+    "settled",
+]
 
-IN_PLACE_NOTE: Final = (
+_NOTE: Final = (
     "in place: promise 4 is off; commands change your files as they go, and `remit undo` takes back what git "
-    "doesn't ignore. `.git` is read-only"
+    "doesn't ignore"
 )
 _LINKS: Final = 0o120000
 _MAX_RECORDED: Final = 2_000_000
+
+
+def require_git_kept(sandbox: SandboxLevel, root: Path) -> None:
+    """Refuse a level that is a wall, and yet would leave the user's own `.git` to commands.
+
+    What is planted there (hooks, settings that name programs) runs outside of any sandbox, once somebody uses
+    git there. Landlock can't take a folder out of another that may be written.
+
+    Raises:
+        NodeError: It is such a level.
+    """
+    if sandbox == "landlock" and os.path.lexists(root / ".git"):
+        raise NodeError(
+            "a run in place needs bubblewrap: Landlock can't keep commands from changing "
+            f"{root / '.git'}; leave --in-place out, or install bubblewrap (`remit doctor` says how)",
+            reason="unavailable",
+        )
+
+
+def in_place_notes(isolation: Isolation, sandbox: SandboxLevel) -> tuple[str, ...]:
+    """What a run in place doesn't promise; nothing for other runs."""
+    if isolation != "in_place":
+        return ()
+    git = "`.git` is read-only" if sandbox == "bubblewrap" else "`.git` isn't protected from them"
+    return (f"{_NOTE}. {git}",)
 
 
 def remember_tree(run: RunFolder, prepared: PreparedWorkspace) -> PreparedWorkspace:

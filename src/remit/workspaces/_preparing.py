@@ -23,7 +23,7 @@ from remit.workspaces._base_facts import BaseFacts, facts_key, find_facts, read_
 from remit.workspaces._brief import Brief, BriefFacts, write_brief
 from remit.workspaces._checkout import Checkout
 from remit.workspaces._continuing import KeptCheckout, find_kept
-from remit.workspaces._in_place import IN_PLACE_NOTE
+from remit.workspaces._in_place import in_place_notes, require_git_kept
 from remit.workspaces._keeper import Keeper
 from remit.workspaces._owner import note_owner
 from remit.workspaces._pinning import Bases, find_workspace_root
@@ -176,6 +176,8 @@ class Preparer:
         require_network(settings.network, sandbox)
         kept = await self._find_kept(settings, request, found.root, keeper)
         isolation, notes = _choose_isolation(settings, request, keeper)
+        if isolation == "in_place":
+            await asyncio.to_thread(require_git_kept, sandbox, found.root)
         if kept is None:
             pin = await self._bases.pin(found.root, wanted=request.base, copied=isolation == "copy")
         else:
@@ -199,7 +201,7 @@ class Preparer:
             kept=kept,
         )
         return workspace, (
-            *_in_place_notes(isolation),
+            *in_place_notes(isolation, sandbox),
             *sandbox_notes(sandbox, keeper.probe),
             *notes,
             *pin.notes,
@@ -442,10 +444,6 @@ def _choose_isolation(
 def _set_up(workspace: PreparedWorkspace, done: SetupDone) -> PreparedWorkspace:
     toolchains = with_setup_environment(workspace.toolchains, done, Path(workspace.pin.root))
     return replace(workspace, setup=done.folder, toolchains=toolchains)
-
-
-def _in_place_notes(isolation: Isolation) -> tuple[str, ...]:
-    return (IN_PLACE_NOTE,) if isolation == "in_place" else ()
 
 
 def _not_shown(toolchains: Toolchains, settings: WorkspaceSettings) -> list[str]:
