@@ -8,14 +8,32 @@ from typing import Any
 
 import pytest
 
+import remit.errors
 from hosted_kit import EXECUTION, SETTLED, hosted_input, settle
 from remit.admission import AdmissionSettings
 from remit.contract import AttemptCoverage, AttemptEnded, AttemptStarted, AttemptUsage, RunStatus
-from remit.errors import IdempotencyConflict, InternalError, QueueFull, StorageError
+from remit.errors import (
+    Draining,
+    IdempotencyConflict,
+    InternalError,
+    InvalidRequest,
+    MisuseError,
+    NodeError,
+    NotFound,
+    OwnershipError,
+    PreconditionFailed,
+    ProviderError,
+    QueueFull,
+    RemitError,
+    StaleGeneration,
+    StorageError,
+    StorageFull,
+)
 from remit.runs import (
     DECLARED,
     AttemptRow,
     HostedInput,
+    HostedOperations,
     OperationContext,
     Refused,
     Scope,
@@ -253,19 +271,20 @@ def attempt(
     counts: dict[str, Any] | None = None,
     *,
     status: str = "completed",
+    micros: int | None = 5,
 ) -> AttemptRow:
     """A line of the ledger."""
     asked: dict[str, Any] = {"stage_id": "work-1", "round": 1, "ordinal": 1, "model": "fake:model"}
     attempt_id = f"att_{number}"
     return AttemptRow(
         run_id="run_1",
-        started=AttemptStarted(attempt_id=attempt_id, reserved_tokens=10, reserved_micros=5, **asked),
+        started=AttemptStarted(attempt_id=attempt_id, reserved_tokens=10, reserved_micros=micros, **asked),
         started_at=MOMENT,
         ended=AttemptEnded(
             attempt_id=attempt_id,
             status=status,
             usage=AttemptUsage(coverage=coverage, **(counts or {})),
-            cost_micros=5,
+            cost_micros=micros,
             **asked,
         ),
         ended_at=MOMENT,
@@ -325,6 +344,9 @@ def test_the_ledger_as_an_answer() -> None:
     alone = answer_usage([attempt(1, "reported", whole)], None).summary
     assert alone.totals.to_json() == {**whole, "cache_miss_tokens": 8}
     assert alone.cost_usd == 0.000005
+    unpriced = answer_usage([attempt(1, "reported", whole), attempt(2, "reported", whole, micros=None)], None)
+    assert (unpriced.provenance.coverage.priced, unpriced.provenance.coverage.unpriced) == (1, 1)
+    assert unpriced.summary.cost_usd is None
 
 
 async def start(world: HostedWorld, turn_id: str, text: str) -> TurnStarted | TurnBlocked:
@@ -349,11 +371,63 @@ async def test_a_fault_of_ours_says_nothing(world: HostedWorld) -> None:
     assert "secret" not in str(answer)
 
 
-def test_each_operation_declares_its_errors() -> None:
-    """M28: five operations, each with the errors that it answers with; no door has to guess."""
-    assert list(DECLARED) == ["session.create", "turn.start", "turn.query", "turn.stop", "usage.query"]
-    for errors in DECLARED.values():
-        assert errors
+OPERATIONS = {
+    "session.create": ("create_session", "_create"),
+    "turn.start": ("start_turn", "_start"),
+    "turn.query": ("query_turn", "_query"),
+    "turn.stop": ("stop_turn", "_stop"),
+    "usage.query": ("query_usage", "_usage"),
+}
+"""Operation -> the method of `HostedOperations` under its name, and what does it in the dispatcher."""
+ERRORS = (
+    InvalidRequest, NotFound, IdempotencyConflict, PreconditionFailed, QueueFull, Draining, OwnershipError,
+    StaleGeneration, StorageError, StorageFull, NodeError, ProviderError, MisuseError, InternalError,
+)  # fmt: skip
+
+
+def _declared(method: str) -> tuple[type[RemitError], ...]:
+    """The errors that a method's own words name."""
+    said = getattr(HostedOperations, method).__doc__.partition("Declares ")[2].rstrip(".").split(", ")
+    return tuple(getattr(remit.errors, name) for name in said)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+async def test_each_operation_declares_its_errors(world: HostedWorld, name: str) -> None:
+    """M28: what the port declares is answered as itself, all else as a fault of ours without its text."""
+    method, inner = OPERATIONS[name]
+    declared = _declared(method)
+    assert declared
+    assert DECLARED[name] == declared
+    assert list(DECLARED) == list(OPERATIONS)
+
+    for kind in ERRORS:
+        error = kind("sk-secret", **({"reason": "auth"} if kind is ProviderError else {}))
+
+        async def fails(*_: Any, error: RemitError = error) -> Any:
+            raise error
+
+        setattr(world.dispatcher, inner, fails)
+        answer = await getattr(world.dispatcher, method)(None, world.context())
+        assert isinstance(answer, Refused)
+        if isinstance(error, declared):
+            assert (answer.error.code, answer.cause) == (kind.code, error)
+            assert answer.error.message == "sk-secret"
+        else:
+            assert isinstance(answer.cause, InternalError)
+            assert "secret" not in repr(answer) + str(answer.cause)
+
+
+async def test_a_store_that_is_away_is_told_as_that(world: HostedWorld) -> None:
+    """M28: whoever asks what a turn used learns that it is worth asking again."""
+
+    async def away(*_: Any, **__: Any) -> Any:
+        raise StorageError("the disk is away")
+
+    world.store.find_run = away
+    query = UsageQuery(session_id="a", turn_id="a")
+    answer = await world.dispatcher.query_usage(query, world.context())
+    assert isinstance(answer, Refused)
+    assert answer.error.code == StorageError.code
 
 
 async def test_a_text_of_another_kind_is_refused_at_the_input() -> None:

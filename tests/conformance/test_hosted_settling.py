@@ -28,6 +28,7 @@ from remit.runs import (
     HostedRun,
     IndeterminateRun,
     OperationContext,
+    Scope,
     SessionCreate,
     SettledRun,
     TurnQuery,
@@ -107,7 +108,14 @@ async def test_the_clock_bounds_what_was_looked_at() -> None:
 async def test_it_needs_no_clock() -> None:
     """M32: without one the result is the same, and no range is named."""
     hosted = Hosted()
-    assert await hosted.result() == SETTLED
+    runner = HostedRun(
+        hosted.operations,
+        hosted.context,
+        drain=hosted.barriers.drain,
+        wait_execution_drained=hosted.barriers.wait_execution_drained,
+        wait_all_drained=hosted.barriers.wait_all_drained,
+    )
+    assert (await runner.run(hosted_input(), Scope())).to_json() == SETTLED
     asked = hosted.operations.asked[-1]
     assert isinstance(asked, UsageQuery)
     assert asked.range is None
@@ -316,11 +324,12 @@ async def test_a_turn_that_doesnt_start(single_run: bool) -> None:
     assert hosted.barriers.opened == ["all"]
 
 
-async def test_errors_of_the_barriers_are_ignored() -> None:
+@pytest.mark.parametrize("error", [RuntimeError(SECRET), asyncio.CancelledError(SECRET)])
+async def test_errors_of_the_barriers_are_ignored(error: BaseException) -> None:
     """M24, M38: a barrier that fails on the way is one more error; one that fails afterwards is ignored."""
     hosted = Hosted()
     hosted.operations.failures["query"] = RuntimeError("broken")
-    hosted.barriers.failure = RuntimeError(SECRET)
+    hosted.barriers.failure = error
     assert await hosted.result() == UNPROVEN
     hosted = Hosted(barriers=FakeBarriers(forbidden=["execution"]))
     assert await hosted.result() == UNPROVEN

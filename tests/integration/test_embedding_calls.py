@@ -380,9 +380,12 @@ async def test_a_drain_waits(host: Host) -> None:
     """R62: what ends in time ends by itself; what doesn't is cancelled at the deadline, code `drain`."""
     short = await host.start(request())
     long = await host.start(request(WAITS))
-    async with asyncio.timeout(30):
-        await host.drain(within_ms=4_000)
-    assert (await short.view()).status.value == "completed"
+    async with asyncio.timeout(60):
+        host.request_drain()
+        assert (await short.wait()).status.value == "completed"
+        began = asyncio.get_running_loop().time()
+        await host.drain(within_ms=200)
+    assert asyncio.get_running_loop().time() - began >= 0.2
     view = await long.view()
     assert view.terminal is not None
     assert (view.terminal.kind, view.terminal.code) == ("cancelled", "drain")

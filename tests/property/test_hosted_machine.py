@@ -47,7 +47,8 @@ class Script:
     abort: tuple[str, int] | None = None
     """While this is asked or waited for, for the so-manieth time; `outset`: before anything."""
     single_run: bool = True
-    barrier_fails: bool = False
+    barrier_fails: Failure | None = None
+    """What the barrier of all residencies raises."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +159,7 @@ SCRIPTS = st.builds(
     abort=st.none()
     | st.tuples(st.sampled_from(("outset", *OPERATIONS, "execution", "all")), st.integers(1, 3)),
     single_run=st.booleans(),
-    barrier_fails=st.sampled_from((False, False, True)),
+    barrier_fails=st.sampled_from((None, None, "theirs", "cancelled")),
 )
 FAILURES: dict[Failure, BaseException] = {
     "ours": StorageError("a secret of ours"),
@@ -181,7 +182,7 @@ def test_hosted_execution_does_what_the_model_says(script: Script) -> None:
     operations.failures = {name: FAILURES[failure] for name, failure in script.fails.items()}
     operations.blocked = Draining("no more") if script.blocked else None
     barriers = FakeBarriers()
-    barriers.failure = RuntimeError("a secret of a barrier") if script.barrier_fails else None
+    barriers.failure = FAILURES[script.barrier_fails] if script.barrier_fails is not None else None
 
     async def main() -> dict[str, Any]:
         hosted = Hosted(operations=operations, barriers=barriers, single_run=script.single_run)

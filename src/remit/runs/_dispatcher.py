@@ -59,7 +59,7 @@ DECLARED: Final[dict[str, tuple[type[RemitError], ...]]] = {
     "turn.start": (RequestError, OwnershipError, StorageError),
     "turn.query": (NotFound, OwnershipError, StorageError),
     "turn.stop": (RequestError, OwnershipError, StorageError),
-    "usage.query": (NotFound, OwnershipError),
+    "usage.query": (NotFound, OwnershipError, StorageError),
 }
 """Operation -> the errors that it answers with. Any other is a fault of ours: `InternalError`, no text."""
 

@@ -216,7 +216,7 @@ class _Execution:
         except _NotAdmitted:
             reason = NOT_ADMITTED
         except asyncio.CancelledError:
-            if (task := asyncio.current_task()) is not None and task.cancelling():
+            if _is_cancelled_itself():
                 raise  # the loop itself is being shut down
             reason = self._not_settled()  # a raw cancellation that came up from an operation
         except Exception:  # noqa: BLE001 - its text may be anybody's: it goes to the log and nowhere else
@@ -232,6 +232,10 @@ class _Execution:
     async def _wait_for_all_whatever_they_say(self) -> None:
         try:
             await self._parts.wait_all_drained()
+        except asyncio.CancelledError:
+            if _is_cancelled_itself():
+                raise
+            _log.exception("hosted run %s: waiting for its residencies failed", self._input.execution_id)
         except Exception:  # noqa: BLE001 - nothing hangs on how the wait went
             _log.exception("hosted run %s: waiting for its residencies failed", self._input.execution_id)
 
@@ -321,6 +325,12 @@ class _Execution:
             working.cancel()
             aborted.cancel()
         return None if self._abort is not None else working.result()
+
+
+def _is_cancelled_itself() -> bool:
+    """Whether this task is being cancelled; else a raw cancellation has come up from what it asked."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _result(answer: Answer[_Value]) -> _Value:

@@ -388,7 +388,7 @@ class HostedOperations(Protocol):
         ...
 
     async def stop_turn(self, request: TurnStop, context: OperationContext) -> Answer[TurnSnapshot]:
-        """`turn.stop`. Declares NotFound, PreconditionFailed, OwnershipError, StorageError."""
+        """`turn.stop`. Declares RequestError, OwnershipError, StorageError."""
         ...
 
     async def query_usage(self, request: UsageQuery, context: OperationContext) -> Answer[UsageSummarised]:

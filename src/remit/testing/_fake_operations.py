@@ -151,9 +151,9 @@ class FakeOperations:
         self, request: TurnStart, context: OperationContext
     ) -> Answer[TurnStarted | TurnBlocked]:
         """See `HostedOperations`."""
-        assert "create" in self.answered, "a session is created first"
         if refused := await self._enter(request, context):
             return refused
+        assert "create" in self.answered, "a session is created first"
         if self.blocked is not None:
             return Done(TurnBlocked.of(self.blocked))
         self._started.add(request.turn_id)
@@ -161,17 +161,17 @@ class FakeOperations:
 
     async def query_turn(self, request: TurnQuery, context: OperationContext) -> Answer[TurnSnapshot]:
         """See `HostedOperations`."""
-        assert request.turn_id in self._started, "no such turn was started"
         if refused := await self._enter(request, context):
             return refused
+        assert request.turn_id in self._started, "no such turn was started"
         status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
         return Done(self.snapshot(request.turn_id, status))
 
     async def stop_turn(self, request: TurnStop, context: OperationContext) -> Answer[TurnSnapshot]:
         """See `HostedOperations`."""
-        assert request.turn_id in self._started, "no such turn was started"
         if refused := await self._enter(request, context):
             return refused
+        assert request.turn_id in self._started, "no such turn was started"
         self.statuses = [self.stopped]
         return Done(self.snapshot(request.turn_id, self.stopped))
 
@@ -211,7 +211,7 @@ class FakeBarriers:
         self.waited: list[str] = []
         self.opened: list[str] = []
         self.drains = 0
-        self.failure: Exception | None = None
+        self.failure: BaseException | None = None
         """What the barrier of all residencies raises."""
         self.on_wait: Callable[[str], object] = lambda name: None
 

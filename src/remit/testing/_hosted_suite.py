@@ -216,6 +216,7 @@ class OperationsSuite:
         stopped = await _stop(harness, "run_1")
         assert stopped.status is RunStatus.CANCELLED
         assert stopped.completed_at is not None
+        assert stopped.failure_class is None
         assert (await _until_ended(harness, "run_1")) == stopped
 
     async def test_stops_are_joined(self, harness: HostedHarness) -> None:
@@ -299,6 +300,10 @@ class OperationsSuite:
             usage = await _usage(harness, turn.turn_id, long_ago)
             assert usage.summary.request_count == 4
             assert usage.summary.range == long_ago
+            whole = await _usage(harness, turn.turn_id)
+            assert whole.summary.range is None
+            assert usage.summary.model_copy(update={"range": None}) == whole.summary
+            assert usage.provenance == whole.provenance
 
     async def test_a_refused_request_used_nothing(self, harness: HostedHarness) -> None:
         """It counts as reported, and as an error."""
