@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
-from remit.contract import RunStatus
+from remit.contract import RunStatus, Terminal
 from remit.errors import ProviderError, SessionBusy
 from remit.events import TranscriptEntry
 from remit.runs import MAX_CONTEXT_CHARS, StoreSessions, describe_run
@@ -39,6 +40,20 @@ async def test_a_later_run_sees_the_earlier_ones() -> None:
         world.pool = FakePool(*good_replies())
         await world.drive(session_id="other", prompt="Elsewhere.")
         assert "sparrows" not in str(last_pool(world).requests[0].messages)
+
+
+async def test_a_result_that_did_not_land_is_told_as_such() -> None:
+    """A run that has an output and failed all the same is told with both: what it found, and how it ended."""
+    async with run_world(*good_replies()) as world:
+        await world.drive(session_id="talk")
+        stored = (await world.store.list_runs(session_id="talk", limit=1))[0][0]
+    conflict = Terminal.of("workspace", "delivery_conflict")
+    lost = stored.view.model_copy(update={"status": RunStatus.FAILED, "terminal": conflict})
+    told = describe_run(replace(stored, view=lost), ())
+    assert "a.txt is right now." in told
+    assert conflict.message is not None
+    assert conflict.message in told
+    assert str(conflict.message) not in describe_run(stored, ())
 
 
 async def test_a_stopped_run_does_not_spoil_its_session() -> None:

@@ -344,6 +344,22 @@ async def test_cancelled_while_queued() -> None:
         await check_invariants(world, view.id)
 
 
+async def test_cancelled_before_anybody_took_it_up() -> None:
+    """R7: a cancel that comes before the run is driven lets nothing begin: no node is asked, no model."""
+    async with run_world() as world:
+        supervisor = await world.admit()
+        run_id = next(iter(world.controls))
+        world.cancel(run_id)
+        view = await world.supervise(supervisor)
+        assert view.status is RunStatus.CANCELLED
+        assert view.started_at is None
+        assert world.node.requests == []
+        types = [event.type for event in await world.events(run_id)]
+        assert "run.cancel_requested" in types
+        assert "work.registered" not in types
+        await check_invariants(world, view.id)
+
+
 async def test_the_queue_has_an_end() -> None:
     """A run that waits longer than max_queue_ms ends failed/budget, code queue, usage 0."""
     async with run_world() as world:

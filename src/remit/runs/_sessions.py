@@ -99,8 +99,9 @@ def describe_run(stored: StoredRun, transcript: Sequence[TranscriptEntry]) -> st
     ]
     if view.output:
         lines += ["", "Result:", _clip(view.output, _MAX_OUTPUT_CHARS)]
-    elif view.terminal is not None and view.terminal.message:
-        lines += ["", f"It ended without a result: {view.terminal.message}"]
+    if view.terminal is not None and view.terminal.message:
+        without = "" if view.output else " without a result"
+        lines += ["", f"It ended{without}: {view.terminal.message}"]
     if results := _tool_results(transcript):
         lines += ["", "What its tools found, the last ones:", *results]
     return "\n".join(lines)
