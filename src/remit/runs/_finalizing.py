@@ -194,7 +194,9 @@ class Finalizer:
             return Decision(terminal=Terminal.completed(), output=output)
         summary = self._summary(snapshot)
         if not snapshot.files:
-            return await self._done(Delivery(mode=self.mode, status="skipped"), output=output)
+            # Nothing was done that hangs on it: it is stored with the decision, which is next.
+            self._journal.note(self._completed(Delivery(mode=self.mode, status="skipped")))
+            return Decision(terminal=Terminal.completed(), output=output)
         await self._journal.append(
             NewEvent(type="delivery.intent", payload=DeliveryIntended(mode=self.mode, patch=summary)),
             artifacts=[patch_artifact(snapshot)],
@@ -242,9 +244,12 @@ class Finalizer:
         return decision
 
     async def _done(self, delivery: Delivery, *, output: str, paths: tuple[str, ...] = ()) -> Decision:
-        payload = DeliveryCompleted(delivery=delivery, paths=paths)
-        await self._journal.append(NewEvent(type="delivery.completed", payload=payload))
+        await self._journal.append(self._completed(delivery, paths=paths))
         return Decision(terminal=Terminal.completed(), output=output)
+
+    def _completed(self, delivery: Delivery, *, paths: tuple[str, ...] = ()) -> NewEvent:
+        payload = DeliveryCompleted(delivery=delivery, paths=paths)
+        return NewEvent(type="delivery.completed", payload=payload)
 
 
 def delivery_mode(context: RunContext) -> DeliveryMode:

@@ -137,7 +137,7 @@ class Pipeline:
             self._plan = await self._stage("plan", "plan")
             await self._keep_plan(self._plan)
         elif self._tools is not None:
-            await self._start_clock_early()
+            self._start_clock_early()
             async with self._in_time():
                 await self._tools.ensure_open()
         feedback: str | None = None
@@ -386,6 +386,9 @@ class Pipeline:
         )
         return NewEvent(type="run.started", payload=payload, work_id=self._work.root_id)
 
-    async def _start_clock_early(self) -> None:
-        """Profile `direct` opens its checkout before its first round, on the run's own time."""
-        await self._journal.append(self._start_clock())
+    def _start_clock_early(self) -> None:
+        """Profile `direct` opens its checkout before its first round, on the run's own time.
+
+        That it has started is stored with what comes at once: that the open is about to be sent.
+        """
+        self._journal.note(self._start_clock())
