@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import signal
@@ -169,6 +170,26 @@ class _FailAt:
         self.inner(step)
         if step == self.name:
             raise OSError(28, "full")
+
+
+def test_a_tree_that_may_not_be_written(order: DeliveryOrder, tmp_path: Path) -> None:
+    """What the file system forbids is refused, by the path that it is about; all is as before."""
+    before = read_back(order.root)
+    is_free_of_modes = os.geteuid() == 0
+
+    def forbid(step: str) -> None:
+        if is_free_of_modes and step == "replace edit.txt":
+            raise PermissionError(errno.EACCES, "Permission denied", "edit.txt")
+
+    if not is_free_of_modes:
+        order.root.chmod(0o555)
+    with pytest.raises(NodeError) as refused:
+        Deliveries(tmp_path / "data", fault=forbid).deliver(order)
+    order.root.chmod(0o755)
+    assert refused.value.reason == "refused"
+    assert refused.value.message.startswith(f"nothing was applied to {order.root}: permission denied (")
+    assert ".remit-" not in refused.value.message
+    assert read_back(order.root) == before
 
 
 def test_an_edit_in_the_middle_wins(order: DeliveryOrder, tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def test_an_error_at_any_step_changes_nothing(pair: tuple[Tree, Tree]) -> None:
     """R60: no space or no permission in the middle: all is rolled back at once, and the error says so."""
     base, result = pair
     for at in range(count_steps(base, result)):
-        for number, reason in ((errno.ENOSPC, "storage_full"), (errno.EACCES, "unavailable")):
+        for number, reason in ((errno.ENOSPC, "storage_full"), (errno.EACCES, "refused")):
             with tempfile.TemporaryDirectory() as name:
                 folder = Path(name)
                 order = make_order(folder, base, result)

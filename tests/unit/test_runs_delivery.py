@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from remit.contract import Delivery, PatchSummary, RunStatus, RunView
+from remit.contract import Delivery, NodeFailure, PatchSummary, RunStatus, RunView
 from remit.results import commit_message
 from remit.runs import HistoryEntry, RunTimes, newest_delivery
 from remit.runs._deliveries import ended_delivery
@@ -212,3 +212,19 @@ def test_the_commits_message() -> None:
     assert commit_message(_view(None), request_text=" \n", output=None, patch=PATCH).startswith(
         "Changes of run run_x\n\nRemit-Run"
     )
+
+
+async def test_a_tree_that_cannot_be_written(caplog: pytest.LogCaptureFixture) -> None:
+    """A node that can't write there has refused the delivery: the end says so, and why, at once and later."""
+    node = FakeNode(TREE)
+    why = "nothing was applied to /srv/app: permission denied (sub/new.txt)"
+    node.failures["deliver"] = NodeFailure(run_id="x", reason="refused", message=why)
+    async with run_world(*good_replies(), node=node, times=TIMES) as world:
+        view = await world.drive()
+        assert view.terminal is not None
+        assert (view.terminal.class_, view.terminal.code) == ("workspace", "delivery_refused")
+        assert view.delivery is not None
+        assert view.delivery.status == "skipped"
+        settling = next(event for event in await world.events(view.id) if event.type == "run.settling")
+        assert settling.data["detail"] == why
+    assert why in caplog.text

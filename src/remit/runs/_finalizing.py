@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 
 from remit.contract import (
     CheckCompleted,
@@ -204,14 +205,25 @@ class Finalizer:
         if self.mode == "patch":
             return await self._done(Delivery(mode=self.mode, status="delivered"), output=output)
         request = self._context.stored.request
-        delivered = await self._tools.deliver(
-            snapshot,
-            allow_protected=self._may_touch_protected,
-            unreviewed=request.unreviewed,
-            branch=self._branch,
-            message=self._message(summary, output) if self._branch is not None else "",
-        )
+        try:
+            delivered = await self._tools.deliver(
+                snapshot,
+                allow_protected=self._may_touch_protected,
+                unreviewed=request.unreviewed,
+                branch=self._branch,
+                message=self._message(summary, output) if self._branch is not None else "",
+            )
+        except NodeError as error:
+            if error.reason != "refused":
+                raise
+            return await self._forbidden(error.message, output)
         return await self._applied(delivered, output)
+
+    async def _forbidden(self, why: str, output: str) -> Decision:
+        """The node can't write there, and has left everything as it was."""
+        _log.warning("run %s: %s", self._journal.view.id, why)
+        decision = await self._done(Delivery(mode=self.mode, status="skipped"), output=output)
+        return replace(decision, terminal=Terminal.of("workspace", "delivery_refused"), detail=why)
 
     async def discard(self, snapshot: Snapshot, *, output: str) -> Decision:
         """End without a delivery: a person said so. Cancellation: none; the caller shields it."""

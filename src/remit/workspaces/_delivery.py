@@ -40,6 +40,7 @@ from remit.workspaces.keeper._tree import Facts, is_git_name, show_path
 __all__ = ["Deliveries", "DeliveryOrder", "Outcome", "Recovered", "refused_paths"]
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
+_FORBIDDEN = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -386,7 +387,9 @@ def _sync_blobs(blobs: Path, steps: Sequence[Step]) -> None:
 def _failure(root: Path, error: OSError) -> NodeError:
     where = f" ({show_path(str(error.filename))})" if error.filename else ""
     why = (error.strerror or "input/output error").lower()
-    return NodeError(
-        f"nothing was applied to {root}: {why}{where}",
-        reason="storage_full" if error.errno in _FULL else "unavailable",
-    )
+    reason: Literal["storage_full", "refused", "unavailable"] = "unavailable"
+    if error.errno in _FULL:
+        reason = "storage_full"
+    elif error.errno in _FORBIDDEN:
+        reason = "refused"
+    return NodeError(f"nothing was applied to {root}: {why}{where}", reason=reason)

@@ -17,8 +17,8 @@ import errno
 import json
 import logging
 import os
-from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -120,7 +120,8 @@ def execute(root_fd: int, journal: Journal, fault: Fault) -> None:
     blobs = Path(journal.blobs)
     for placed in plan.placed:
         fault(f"stage {placed.step.path}")
-        _stage(root_fd, placed, blobs)
+        with _naming(placed.step.path):
+            _stage(root_fd, placed, blobs)
     for placed in plan.placed:
         if placed.step.before and placed.step.after:
             fault(f"keep {placed.step.path}")
@@ -130,7 +131,8 @@ def execute(root_fd: int, journal: Journal, fault: Fault) -> None:
             fault(f"remove {placed.step.path}")
             _require_unmoved(root_fd, placed)
             fault(f"take {placed.step.path}")
-            _take_out(root_fd, placed)
+            with _naming(placed.step.path):
+                _take_out(root_fd, placed)
     for folder, _ in plan.emptied_folders:
         fault(f"rmdir {folder}")
         _rmdir(root_fd, folder)
@@ -145,6 +147,16 @@ def execute(root_fd: int, journal: Journal, fault: Fault) -> None:
             _take_place(root_fd, placed)
     fault("sync")
     _sync(root_fd, plan)
+
+
+@contextmanager
+def _naming(path: str) -> Generator[None]:
+    """An error names the path of the patch, and not the spare name that stands for it."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = path
+        raise
 
 
 def finish(root_fd: int, plan: Plan, fault: Fault) -> None:
