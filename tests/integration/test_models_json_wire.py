@@ -54,6 +54,12 @@ async def test_two_rounds(case: str) -> None:
     assert "tools" not in first
     held = "anyOf" in json.dumps([first.get(key) for key in ("response_format", "text", "generationConfig")])
     assert held is (kind != "anthropic")
+    forms = {"openai": first.get("text", {}).get("format"), "google": first.get("generationConfig")}
+    form = forms.get(kind, first.get("response_format")) or {}
+    if kind == "google":
+        assert form["responseMimeType"] == "application/json"
+    elif held:
+        assert form["type"] == "json_schema"
     assert json.dumps(SAID)[1:-1] in json.dumps(second)
     assert "Result of `read_file` (success)" in json.dumps(second)
 
