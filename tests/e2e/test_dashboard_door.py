@@ -287,6 +287,21 @@ async def test_key_that_only_reads_is_offered_no_buttons(tmp_path: Path) -> None
             assert answer.status_code == 403
 
 
+async def test_key_that_may_not_read_sees_no_page(tmp_path: Path) -> None:
+    """R77: it doesn't log in, and a cookie with it opens nothing."""
+    async with DoorWorld(home=tmp_path).open() as door:
+        secret = await door.add_key("starter", scopes=("run",))
+        async with door.client("", follow_redirects=False) as client:
+            client.headers["Origin"] = door.base_url
+            token = _token((await client.get("/login")).text)
+            answer = await client.post("/login", data={"key": secret, "token": token})
+            assert (answer.status_code, "set-cookie" in answer.headers) == (403, False)
+            assert "scope" in answer.text
+            client.headers["Cookie"] = f"remit_key={secret}"
+            for path in ("/", "/work", "/sessions", "/nodes", "/usage", "/runs/run_1"):
+                assert (await client.get(path)).status_code == 403
+
+
 @pytest.mark.parametrize(("order", "status"), [("deliver", "delivered"), ("discard", "discarded")])
 async def test_waiting_delivery_is_decided_from_the_page(tmp_path: Path, order: str, status: str) -> None:
     """R80: a delivery that waits for a person's word gets it from the page, and the run ends by it."""

@@ -221,6 +221,8 @@ def test_helper_calls(client: httpx2.Client, served: Served) -> None:
     assert 0 < few["input_tokens"] < many["input_tokens"]
     after = client.get("/api/v1/runs", headers={"Authorization": f"Bearer {served.secret}"}).json()["data"]
     assert after == before
+    unknown = client.post(f"{PATH}/count_tokens", json={**sent, "model": "nope"})
+    assert (unknown.status_code, unknown.json()["error"]["type"]) == (404, "not_found_error")
     with served.client("") as nobody:
         assert nobody.head("/").status_code == 200
     with served.client(**{"anthropic-version": "2026-10-21"}) as newer:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from remit.admission import Caller
+from remit.api.dialects._calls import DoorCall
 from remit.api.dialects._foreground import Foreground
 from remit.contract import Limits, RunStatus, RunView
 
@@ -122,3 +123,39 @@ async def test_what_ended_is_joined_if_it_completed_just_now(
     found = await foreground.find_joinable("ask", tenant="local")
     assert (found is not None) == joins
     assert await foreground.find_joinable("another", tenant="local") is None
+
+
+def ask_of(
+    *, tenant: str = "t", key: str = "k", path: str = "/v1/x", content: bytes = b"{}", **headers: str
+) -> str:
+    """What makes this call the same as another."""
+    identity = SimpleNamespace(key=SimpleNamespace(id=key, tenant=tenant))
+    request = SimpleNamespace(url=SimpleNamespace(path=path))
+    call = DoorCall(
+        doors=cast("Any", None),
+        foreground=cast("Any", None),
+        dialect=cast("Any", None),
+        request=cast("Any", request),
+        request_id="req_1",
+        headers={name.replace("_", "-").encode(): value.encode() for name, value in headers.items()},
+        path={},
+        query={},
+        content=content,
+        body=None,
+        identity=cast("Any", identity),
+    )
+    return call.ask
+
+
+def test_only_the_same_call_of_the_same_caller_is_a_repetition() -> None:
+    """R80: tenant, key, door, chat and every byte of the body; a count of tries changes nothing."""
+    others = [
+        ask_of(tenant="u"),
+        ask_of(key="l"),
+        ask_of(path="/v1/y"),
+        ask_of(content=b"{ }"),
+        ask_of(x_openwebui_chat_id="chat-1"),
+        ask_of(x_openwebui_chat_id="chat-2"),
+    ]
+    assert len({ask_of(), *others}) == 1 + len(others)
+    assert ask_of(x_stainless_retry_count="1") == ask_of()

@@ -180,7 +180,7 @@ async def test_a_delay(tmp_path: Path) -> None:
     ("script", "words"),
     [
         ([], "replies"),
-        ({"replies": [{"stage": "plan", "text": "x"}], "loop": True}, "loop: Extra inputs"),
+        ({"replies": [{"stage": "plan", "text": "x"}], "loop": True}, "loop: there is no such field"),
         ([{"stage": "wrok", "text": "x"}], "replies.0.stage"),
         ([{"stage": "work-0", "text": "x"}], "replies.0.stage"),
         ([{"stage": "work", "text": "x", "txet": "y"}], "replies.0.txet"),

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 from pydantic import ValidationError
 from starlette.requests import Request
 
-from remit.contract import Model
+from remit.contract import Model, say_fault
 from remit.errors import InvalidRequest, MalformedRequest
 from remit.primitives import StrictJsonError, load_json
 
@@ -80,8 +80,7 @@ def checked(shape: type[_Shape], values: Mapping[str, Any], what: str) -> _Shape
         param = _shown(".".join(str(part) for part in first["loc"]))
         if first["type"] == "extra_forbidden":
             raise InvalidRequest(f"`{param}` isn't {what}", param=param) from None
-        message = first["msg"].removeprefix("Value error, ")
-        raise InvalidRequest(f"`{param}`: {message[:1].lower()}{message[1:]}", param=param) from None
+        raise InvalidRequest(f"`{param}`: {say_fault(first)}", param=param) from None
 
 
 def read_idempotency_key(headers: Mapping[bytes, bytes]) -> str | None:

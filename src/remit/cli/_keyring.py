@@ -17,7 +17,7 @@ from remit.cli._formats import money
 from remit.cli._screen import Results, console_on
 from remit.cli._words import say
 from remit.config import data_folder, make_data_folder
-from remit.contract import ApiKey
+from remit.contract import ApiKey, say_fault
 from remit.errors import InvalidRequest
 from remit.primitives import SystemClock, SystemIds, usd_from_micros
 from remit.requests import parse_duration_ms
@@ -62,8 +62,7 @@ def create_key(
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         param = str(first["loc"][0]) if first["loc"] else "key"
-        message = first["msg"].removeprefix("Value error, ")
-        raise InvalidRequest(f"{param}: {message}", param=param) from None
+        raise InvalidRequest(f"{param}: {say_fault(first)}", param=param) from None
     secret = new_secret()
     with_store(lambda store: store.add_key(key, key_hash=hash_secret(secret)))
     say(f"key {key.name} ({key.id}) of tenant {key.tenant}: {', '.join(key.scopes)}; it isn't shown again")

@@ -26,6 +26,7 @@ from remit.config._merge import Table, merge_settings, narrow_limits_of
 from remit.config._providers import DEFAULT_MODELS, IMPLICIT_PROVIDERS, find_implicit
 from remit.config._schema import FileShape, NodeTable, ProviderTable
 from remit.config._trust import TrustStore, is_inside, refuse_untrusted, untrusted_keys
+from remit.contract import say_fault
 from remit.errors import ConfigError
 from remit.models import PoolSettings
 from remit.usage import PriceSetting
@@ -369,7 +370,7 @@ def _check(
         first = error.errors()[0]
         where = (*path, *(str(part) for part in first["loc"]))
         origin = _origin(where, files)
-        message = first["msg"].removeprefix("Value error, ")
+        message = say_fault(first, mapping="a table")
         if first["type"] == "extra_forbidden":
             message = "there is no such setting"
         raise ConfigError(f"{origin}`{'.'.join(where)}`: {message}", param=".".join(where)) from None

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from remit.config._aws import AWS_KEY_VARIABLE, find_aws_credentials, find_aws_region, no_credentials
 from remit.config._schema import HostTable, ProviderTable
+from remit.contract import say_fault
 from remit.errors import ConfigError
 from remit.models import ProviderSettings
 from remit.primitives import Secret
@@ -92,7 +93,7 @@ def resolve_provider(name: str, table: ProviderTable, environment: Mapping[str, 
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise ConfigError(
-            f"providers.{name}{'.' + where if where else ''}: {_plain(first['msg'])}",
+            f"providers.{name}{'.' + where if where else ''}: {say_fault(first, mapping='a table')}",
             param=f"providers.{name}",
         ) from None
 
@@ -166,7 +167,3 @@ def _from_environment(name: str, variable: str, environment: Mapping[str, str]) 
             variable=variable,
         )
     return Secret(value)
-
-
-def _plain(message: str) -> str:
-    return message.removeprefix("Value error, ")

@@ -2,6 +2,7 @@
 
 from remit.contract._audit import AUDIT_KEPT_DAYS, OWNER, AuditAction, AuditEntry, AuditFact
 from remit.contract._dry_run import DryRun, DryWorkspace, FoundCheck, ModelPrice
+from remit.contract._faults import say_fault
 from remit.contract._flags import FLAG_WORDS
 from remit.contract._keys import SCOPES, ApiKey, KeySpending, Scope
 from remit.contract._limits import (
@@ -250,4 +251,5 @@ __all__ = [
     "WorkKind",
     "WorkRegistered",
     "WorkspaceRequest",
+    "say_fault",
 ]

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError, model_validator
 
-from remit.contract import Model
+from remit.contract import Model, say_fault
 from remit.errors import ConfigError
 from remit.models._wire import is_array
 from remit.primitives import StrictJsonError, dump_json, load_json
@@ -186,4 +186,4 @@ def _yaml_loader(yaml: Any) -> Any:
 def _first_problem(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     where = ".".join(str(part) for part in first["loc"]) or "the top"
-    return f"{where}: {first['msg'].removeprefix('Value error, ')}"
+    return f"{where}: {say_fault(first)}"

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from remit.contract import ImagePart, RunRequest, TextPart
+from remit.contract import ImagePart, RunRequest, TextPart, say_fault
 from remit.errors import InvalidRequest, PayloadTooLarge
 from remit.primitives import clean_text, dump_json
 from remit.requests._bounds import (
@@ -101,15 +101,10 @@ def _refusal(error: ValidationError) -> InvalidRequest:
     if first["type"] == "extra_forbidden":
         message = f"`{param}` isn't a field of a request"
     elif param:
-        message = f"`{param}`: {_plain(first['msg'])}"
+        message = f"`{param}`: {say_fault(first)}"
     else:
-        message, param = _plain(first["msg"]), "prompt"
+        message, param = say_fault(first), "prompt"
     return InvalidRequest(message, param=param)
-
-
-def _plain(message: str) -> str:
-    message = message.removeprefix("Value error, ")
-    return message[:1].lower() + message[1:]
 
 
 # ---- bounds

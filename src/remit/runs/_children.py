@@ -27,6 +27,7 @@ from remit.contract import (
     ToolResponse,
     ToolStatus,
     WorkspaceRequest,
+    say_fault,
 )
 from remit.errors import InternalError, RemitError
 from remit.events import NewEvent
@@ -393,7 +394,7 @@ def _read(arguments: str) -> _Order:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, ("limits", *first["loc"])))
-        raise _Refused("invalid_arguments", f"`{where[:80]}`: {first['msg']}") from None
+        raise _Refused("invalid_arguments", f"`{where[:80]}`: {say_fault(first)}") from None
     return _Order(prompt=clean_text(prompt)[0], limits=limits)
 
 

@@ -20,7 +20,7 @@ from remit.api.dialects import progress_line
 from remit.api.mcp._ports import ToolRuns
 from remit.api.mcp._telling import cancel_words, error_answer, run_answer
 from remit.api.mcp._tools import CancelRunArguments, GetRunArguments, RunArguments, tools
-from remit.contract import Model, RunView
+from remit.contract import Model, RunView, say_fault
 from remit.errors import InternalError, InvalidRequest, RemitError
 from remit.primitives import Clock, Ids
 
@@ -171,4 +171,4 @@ def _read(shape: type[_Shape], arguments: dict[str, Any]) -> _Shape:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "arguments"
-        raise InvalidRequest(f"`{where}`: {first['msg']}", param=where) from None
+        raise InvalidRequest(f"`{where}`: {say_fault(first)}", param=where) from None
