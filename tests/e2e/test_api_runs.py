@@ -178,6 +178,11 @@ async def test_live_work_is_shown_nested_and_stopped(world: DoorWorld) -> None:
         page = (await client.get(f"/api/v1/runs/{run_id}/work", params={"limit": 1})).json()
         assert [entry["work_id"] for entry in page["data"]] == [run_id]
         assert page["next_cursor"] == run_id
+        for place in (f"/api/v1/runs/{run_id}/work", "/api/v1/work"):
+            for asked in (0, -7):
+                few = await client.get(place, params={"limit": asked})
+                assert len(few.json()["data"]) == 1, "clamped, not refused"
+            assert (await client.get(place, params={"limit": 10_000})).status_code == 200
         rest = (await client.get(f"/api/v1/runs/{run_id}/work", params={"after": run_id})).json()
         (seen,) = [entry for entry in rest["data"] if entry["work_id"] == tool["work_id"]]
         assert (seen["stage"], seen["status"]) == ("receipt_wait", "running")

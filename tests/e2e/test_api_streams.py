@@ -141,6 +141,28 @@ async def test_reader_that_stops_reading_is_cut(
             assert b"run.completed" not in seen
 
 
+async def test_streams_are_bounded_and_say_when_to_come_back(world: DoorWorld) -> None:
+    """R67, R73: one more than may be open is refused at once, on every door; a place is free again later."""
+    world.replies = (PLAN, SLEEP, WORK, REVIEW)
+    world.door = {"most_streams": 1}
+    async with world.open() as door, door.client() as client:
+        run_id = (await client.post("/api/v1/runs", json=BODY)).json()["id"]
+        path = f"/api/v1/runs/{run_id}/events"
+        async with client.stream("GET", path):
+            more = await client.get(path)
+            assert (more.status_code, more.json()["code"]) == (429, "quota_exceeded")
+            assert int(more.headers["retry-after"]) > 0
+            asked = {"model": "reviewed", "messages": [{"role": "user", "content": "x"}], "stream": True}
+            chat = await client.post("/v1/chat/completions", json=asked)
+            assert (chat.status_code, chat.headers["x-should-retry"]) == (429, "true")
+            assert len((await client.get("/api/v1/runs")).json()["data"]) == 1, "no run came of it"
+        async with asyncio.timeout(30):
+            while len(door.app.streams):
+                await asyncio.sleep(0.01)
+        await client.post(f"/api/v1/runs/{run_id}/cancel")
+        assert (await client.get(path, timeout=60)).status_code == 200
+
+
 async def test_stream_of_a_revoked_key_ends(world: DoorWorld) -> None:
     """A viewer whose key has ended is cut at the next sign of life."""
     world.replies = (PLAN, SLEEP, WORK, REVIEW)

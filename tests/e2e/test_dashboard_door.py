@@ -281,6 +281,7 @@ async def test_key_that_only_reads_is_offered_no_buttons(tmp_path: Path) -> None
     async with DoorWorld(home=tmp_path).open() as door:
         run_id, secret = await started(door), await door.add_key("reader", scopes=("read",))
         async with visitor(door, secret) as client:
+            assert ">tests</th>" not in (await client.get("/usage")).text, "nor another key's name"
             page = (await client.get(f"/runs/{run_id}")).text
             assert "Discard it" not in page
             answer = await client.post(f"/runs/{run_id}/discard", data={"token": _token(page)})
