@@ -72,6 +72,13 @@ def test_files_edit_changes_only_the_named_lines(
     assert (tmp_path / "file").read_bytes() == after
 
 
+def test_files_edit_takes_no_lone_return_for_a_line_end(tmp_path: Path, call: Call) -> None:
+    """R45: a line feed in the old text matches LF and CRLF; a carriage return alone is data."""
+    (tmp_path / "file").write_bytes(b"one\rtwo\r\nthree\r\n")
+    assert refused(call, "edit_file", relative_path="file", old="one\ntwo", new="x").status == "conflict"
+    assert (tmp_path / "file").read_bytes() == b"one\rtwo\r\nthree\r\n"
+
+
 def test_files_edit_replaces_all_when_told(tmp_path: Path, call: Call) -> None:
     """R45: replace_all takes every place, each with its own line ends."""
     (tmp_path / "file").write_bytes(b"f(x\ny)\nf(x\r\ny)\r\n")

@@ -23,6 +23,21 @@ def test_output_keeps_raw_head_and_tail() -> None:
     assert kept.truncated
 
 
+def test_output_tail_is_bounded_while_it_comes() -> None:
+    """R43: what lies between head and tail is dropped as it comes, however small the pieces."""
+    kept = HeadTail(1_000)
+    tracemalloc.start()
+    try:
+        for number in range(20_000):
+            kept.feed(number.to_bytes(2, "big") * 100)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept.total_bytes == 4_000_000
+    assert peak < 100_000
+    assert kept.raw()[-2:] == (19_999).to_bytes(2, "big")
+
+
 def test_output_that_fits_is_whole() -> None:
     """R43: exactly the bound isn't cut."""
     output = BoundedOutput(10)
