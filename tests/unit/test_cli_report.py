@@ -38,11 +38,11 @@ def _ended(code: str | None, **fields: Any) -> RunView:
     return RunView.model_validate(body)
 
 
-def _said(view: RunView) -> str:
-    console = Console(width=100, record=True, file=None, quiet=True)
+def _said(view: RunView, *, width: int = 100) -> str:
+    console = Console(width=width, record=True, file=None, quiet=True)
     with console.capture() as captured:
         console.quiet = False
-        console.print(report(view, patch="", glyphs=Glyphs(), width=100))
+        console.print(report(view, patch="", glyphs=Glyphs(), width=width))
     return captured.get()
 
 
@@ -85,6 +85,24 @@ def test_a_cancel_says_who_asked_for_it_and_why() -> None:
     said = _said(_ended(None, status="cancelled", terminal=ended, cancel=receipt))
     assert "Asked for by operator at 2026-01-01 00:00:00Z: too" in said
     assert "\x1b" not in said
+
+
+def test_a_report_fits_a_terminal_of_80_columns() -> None:
+    """Nothing of a receipt is cut, and what goes on below a line stays in its own block."""
+    pids = list(range(1_234_567, 1_234_573))
+    tool = {"work_id": "w1", "kind": "tool", "how": "already_ended", "ms": 123_456, "pids": pids}
+    tool["label"] = "run_shell: echo waiting; sleep 300 & wait"
+    stage = {"work_id": "w2", "kind": "stage", "label": "work-1", "how": "closed", "ms": 52}
+    receipt = {"requested_at": NOW, "by": "caller", "complete": True, "items": [tool, stage]}
+    receipt["reason"] = "a reason that takes a good many words to tell and so doesn't fit on its line"
+    flags = ["ignored:2 files, such as __pycache__/slugs.cpython-311.pyc, and the other one of the two"]
+    view = _ended("delivery_conflict", cancel=receipt, review={**REVIEW, "flags": flags})
+    said = _said(view, width=80)
+    lines = said.splitlines()
+    assert [line for line in lines if len(line) > 80 or "…" in line] == []
+    for shown in ("already_ended", "123456", "closed", *map(str, pids), "of the two"):
+        assert shown in said
+    assert [line for line in lines[1:] if line.strip() and not line.startswith("  ")] == []
 
 
 def test_a_patch_that_its_review_refused_was_reviewed() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -57,8 +58,8 @@ def report(
     return Group(*parts)
 
 
-def headline(view: RunView, glyphs: Glyphs, *, detail: str | None = None) -> Text:
-    """How it ended, in one line, and its sentence where it isn't completed."""
+def headline(view: RunView, glyphs: Glyphs, *, detail: str | None = None) -> RenderableType:
+    """How it ended, in one line, and its sentences where it isn't completed."""
     terminal = view.terminal
     assert terminal is not None, "only an ended run is reported"
     sign = glyphs.done if terminal.kind == "completed" else glyphs.failed
@@ -67,22 +68,26 @@ def headline(view: RunView, glyphs: Glyphs, *, detail: str | None = None) -> Tex
     line = Text.assemble(
         (f"{sign} {end_words(terminal)}", f"bold {style}"), (f" after {duration(took)}", "dim")
     )
-    if terminal.message is not None:
-        line.append(f"\n  {terminal.message}")
+    told = [] if terminal.message is None else [terminal.message]
     if detail is not None:
-        line.append(f"\n  {one_line(detail, width=400)}")
+        told.append(one_line(detail, width=400))
     limit = limit_words(terminal)
     if limit is not None:
-        line.append(f" ({limit})")
+        told = [*told[:-1], f"{told[-1]} ({limit})" if told else f"({limit})"]
     if terminal.class_ == "rejected" and view.review is not None and view.review.decision != "pass":
-        line.append(f"\n  The reviewer: {one_line(view.review.summary, width=400)}")
-    return line
+        told.append(f"The reviewer: {one_line(view.review.summary, width=400)}")
+    return Group(line, *(_indented(Text(sentence)) for sentence in told))
 
 
 def receipt_table(receipt: CancelReceipt) -> RenderableType:
     """Each piece of work that a cancel reached, how it was stopped, how fast."""
     table = _table("stopped", "how", "ms", "processes")
-    table.columns[2].justify = "right"
+    label, how, ms, processes = table.columns
+    # How it was stopped and how fast is what a receipt is read for: where the room is short the others fold.
+    label.no_wrap = processes.no_wrap = False
+    how.min_width = max((len(item.how) for item in receipt.items), default=None)
+    ms.min_width = max((len(str(item.ms)) for item in receipt.items), default=None)
+    ms.justify = "right"
     for item in receipt.items:
         pids = " ".join(map(str, item.pids or ()))
         table.add_row(one_line(f"{item.kind} {item.label}", width=50), item.how, str(item.ms), pids)
@@ -91,7 +96,7 @@ def receipt_table(receipt: CancelReceipt) -> RenderableType:
     else:
         end = Text("  Not everything could be shown to have ended.", style="red")
     reason = f": {one_line(receipt.reason, width=200)}" if receipt.reason else ""
-    asked = Text(f"  Asked for by {receipt.by} at {receipt.requested_at:%Y-%m-%d %H:%M:%S}Z{reason}")
+    asked = _indented(Text(f"Asked for by {receipt.by} at {receipt.requested_at:%Y-%m-%d %H:%M:%S}Z{reason}"))
     return Group(asked, _indented(table), end) if receipt.items else Group(asked, end)
 
 
@@ -139,7 +144,7 @@ def flag_lines(view: RunView) -> list[RenderableType]:
         shown = ", ".join(one_line(text, width=80) for text in rest[:_SHOWN_FLAGS])
         more = f" and {len(rest) - _SHOWN_FLAGS} more" if len(rest) > _SHOWN_FLAGS else ""
         words = FLAG_WORDS.get(kind, one_line(kind, width=30))
-        lines.append(Text.assemble("  ", (f"{words}: ", "yellow"), f"{shown}{more}"))
+        lines.append(_indented(Text.assemble((f"{words}: ", "yellow"), f"{shown}{more}")))
     return lines
 
 
@@ -175,8 +180,25 @@ def steps_after(view: RunView) -> RenderableType:
             steps.append((f"{remit} undo {view.id}", "take it back"))
         elif (flags := _flags_to_apply(view)) is not None:
             steps.append((f"{remit} patch {view.id} --apply{flags}", "apply it"))
-    lines = [Text.assemble((f"  {command}", "cyan"), (f"  {what}", "dim")) for command, what in steps]
-    return Group(*lines)
+    return Group(*(_indented(_Step(command, what)) for command, what in steps))
+
+
+class _Step:
+    """What to type next and what it does: beside it, or below it where both don't fit into one line."""
+
+    def __init__(self, command: str, what: str) -> None:
+        self._command = command
+        self._what = what
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        least = max(len(self._command), len(self._what) + 4)
+        return Measurement(
+            least, max(least, min(options.max_width, len(self._command) + 2 + len(self._what)))
+        )
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        fits = len(self._command) + 2 + len(self._what) <= options.max_width
+        yield Text.assemble((self._command, "cyan"), "  " if fits else "\n    ", (self._what, "dim"))
 
 
 def _flags_to_apply(view: RunView) -> str | None:
@@ -218,8 +240,8 @@ def _table(*names: str) -> Table:
     return table
 
 
-def _indented(table: Table) -> Padding:
-    return Padding(table, (0, 0, 0, 2), expand=False)
+def _indented(block: RenderableType) -> Padding:
+    return Padding(block, (0, 0, 0, 2), expand=False)
 
 
 def print_report(
