@@ -45,6 +45,7 @@ from remit.runs import (
     TurnStarted,
     TurnStop,
     UsageQuery,
+    UsageRange,
 )
 from remit.runs._usage_answer import answer_usage
 from remit.testing._fake_operations import MOMENT
@@ -292,7 +293,10 @@ def attempt(
 
 
 def test_the_ledger_as_an_answer() -> None:
-    """M30, M31, M4: counts, seven totals, how each attempt is covered; child runs are on the bill, too."""
+    """M30, M31, M4: counts, seven totals, how each attempt is covered; child runs are on the bill, too.
+
+    M6: a range that holds none of them selects nothing.
+    """
     whole = {
         "input_tokens": 11,
         "output_tokens": 7,
@@ -344,6 +348,9 @@ def test_the_ledger_as_an_answer() -> None:
     alone = answer_usage([attempt(1, "reported", whole)], None).summary
     assert alone.totals.to_json() == {**whole, "cache_miss_tokens": 8}
     assert alone.cost_usd == 0.000005
+    long_ago = UsageRange(start=MOMENT.replace(year=2000), end=MOMENT.replace(year=2001))
+    ranged = answer_usage([attempt(1, "reported", whole)], long_ago).summary
+    assert ranged == alone.model_copy(update={"range": long_ago})
     unpriced = answer_usage([attempt(1, "reported", whole), attempt(2, "reported", whole, micros=None)], None)
     assert (unpriced.provenance.coverage.priced, unpriced.provenance.coverage.unpriced) == (1, 1)
     assert unpriced.summary.cost_usd is None

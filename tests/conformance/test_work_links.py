@@ -170,13 +170,16 @@ def test_take_and_finish_go_by_id() -> None:
     kit = Kit()
     kit.add("a")
     token = kit.registry.observation_token("s", "a")
+    assert token is not None
+    owner, _ = token.unseal()
+    assert owner is not None, "held, so that it isn't gone by itself"
     kit.add("a")
     kit.add("child", parent="a")
     assert kit.registry.take("s", "a") is not None
     assert kit.registry.active_ids_for_session("s") == ("child",)
     kit.add("a")
-    assert token is not None
     assert kit.registry.take_observed(token) is None
+    assert kit.registry.active_ids_for_session("s") == ("a", "child")
     assert kit.registry.finish("s", "a")
     assert kit.cleanups.held == []
 
