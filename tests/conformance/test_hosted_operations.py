@@ -251,6 +251,26 @@ async def test_a_full_host_blocks(world: HostedWorld) -> None:
         assert (await run(world))["failure_reason"] == "lost/unproven"
 
 
+@pytest.mark.parametrize("ended", [False, True])
+async def test_a_draining_host_lets_repetitions_join(world: HostedWorld, ended: bool) -> None:
+    """M28: the very same request finds its run on a host that takes no more; another under its id doesn't."""
+    started = await start(world, "first", COMPLETES if ended else WAITS)
+    assert isinstance(started, TurnStarted)
+    if ended:
+        await world.dispatcher.query_turn(
+            TurnQuery(session_id="first", turn_id="first", wait_ms=30_000), world.context()
+        )
+    world.admission.drain()
+    same, other = (COMPLETES, WAITS) if ended else (WAITS, COMPLETES)
+    again = await start(world, "first", same)
+    assert isinstance(again, TurnStarted)
+    assert again.joined
+    for turn_id, text in (("first", other), ("second", same)):
+        blocked = await start(world, turn_id, text)
+        assert isinstance(blocked, TurnBlocked)
+        assert blocked.error.code == "draining"
+
+
 async def test_places_are_given_back(world: HostedWorld) -> None:
     """M28: a start that joins, conflicts or finds its id dead takes no place for good."""
     await run(world)
