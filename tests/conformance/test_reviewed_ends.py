@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import selectors
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -151,6 +152,46 @@ async def test_every_error_is_one_terminal(path: str) -> None:
         assert view.terminal.message not in {"oops", "No.", "full", "gone"}
         assert (view.output is not None) == (path == "conflict")
         await check_one_terminal(world, view)
+
+
+class SkippingSelector(selectors.DefaultSelector):
+    """Doesn't wait for a timer: it puts the time forward instead."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at_s = 1_000.0
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        if timeout is not None and timeout > 0:
+            self.at_s, timeout = self.at_s + timeout, 0
+        return super().select(timeout)
+
+
+class PatientLoop(asyncio.SelectorEventLoop):
+    """Its time passes only where something waits for it, so a slow machine takes none of a limit away."""
+
+    def __init__(self) -> None:
+        self._skipping = SkippingSelector()
+        super().__init__(self._skipping)
+
+    def time(self) -> float:
+        return self._skipping.at_s
+
+
+async def _ten_milliseconds() -> None:
+    async with run_world(PoolReply(text=PLAN, gate=asyncio.Event())) as world:
+        view = await world.drive(limits={"wall_clock_ms": 10, "stage_timeout_ms": 10})
+        assert ending(view) == ("failed", "budget", "wall_clock")
+        assert isinstance(world.pool, FakePool)
+        assert world.pool.sent == 1
+        await check_one_terminal(world, view)
+
+
+def test_nothing_slow_stands_before_the_first_call() -> None:
+    """S42, S76: within 10 ms the first provider call has gone out, once, 20 of 20."""
+    for _ in range(20):
+        with asyncio.Runner(loop_factory=PatientLoop) as runner:
+            runner.run(_ten_milliseconds())
 
 
 # ---- a parent that has ended, and one that is alive
