@@ -379,3 +379,14 @@ def test_a_tree_in_use_is_passed_over(order: DeliveryOrder, tmp_path: Path) -> N
         assert Deliveries(tmp_path / "data").recover() == ()
         assert time.monotonic() - started < 5
     assert [found.how for found in Deliveries(tmp_path / "data").recover()] == ["forward"]
+
+
+def test_new_content_runs_as_nobody_else(order: DeliveryOrder, deliveries: Deliveries) -> None:
+    """R34: that a program ran as its owner was said of its old bytes, not of what a run made of them."""
+    program = order.root / "run.sh"
+    program.chmod(0o6644)
+    (order.root / "drop.txt").chmod(0o2600)
+    assert deliveries.deliver(order).status == "delivered"
+    assert stat.S_IMODE(program.stat().st_mode) == 0o755
+    assert deliveries.undo(order.run_id, order.content_hash).status == "undone"
+    assert stat.S_IMODE((order.root / "drop.txt").stat().st_mode) == 0o2600

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from git_repository import make_repository
 from keeper_places import place, run
 from remit.workspaces import Mount, find_toolchains
+from service_kit import node_of
 
 
 def lay_out_version(folder: Path) -> Path:
@@ -224,3 +226,21 @@ async def test_a_real_toolchain_of_the_system_runs(tmp_path: Path, program: str)
         toolchains = find_toolchains(here.root, environ=dict(os.environ), data=here.data)
         result = await run(await here.open(toolchains=toolchains), REAL[program])
         assert (result.exit_code, result.text.splitlines()[-1]) == (0, "42"), result.text
+
+
+async def test_an_environment_of_the_repository_shows_nothing_else(tmp_path: Path) -> None:
+    """R34, R36: a committed `.venv` names a folder of the machine, which its commands don't see."""
+    private = tmp_path / "private"
+    (private / "bin").mkdir(parents=True)
+    (private / "bin/data.txt").write_text("private\n")
+    site = ".venv/lib/python3.11/site-packages"
+    planted = {".venv/pyvenv.cfg": f"home = {private}/bin\n", f"{site}/x.pth": f"{private}\n"}
+    root = make_repository(tmp_path.resolve() / "app", {"a.txt": "a\n", **planted})
+    async with node_of(tmp_path, root, checks=[]) as node:
+        prepared = await node.prepare()
+        said = f"{private.resolve()} isn't shown to commands: only a file of the repository names it"
+        assert any(note.startswith(said) for note in prepared.notes), prepared.notes
+        await node.ask_open(prepared.base)
+        seen = await node.tool("run_shell", command=f"cat {private}/bin/data.txt; ls {private}")
+        assert "private\n" not in seen.content
+        assert seen.exit_code != 0

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from remit.workspaces import Mount, Toolchains, find_toolchains
+from remit.workspaces._shelf import NAMED_BY_REPOSITORY
 
 
 class Layout:
@@ -47,6 +48,11 @@ class Layout:
         """What is found with that PATH and those variables."""
         environ = {"PATH": ":".join([*map(str, path), "/usr/bin", "/bin"]), **variables}
         return find_toolchains(self.root, environ=environ, home=self.home, data=self.data)
+
+
+def python_path(found: Toolchains) -> list[str]:
+    """What precedes the system's in PATH, without the folder of a Go that the machine may have."""
+    return [folder for folder in found.path if not folder.startswith(("/usr/lib/go", "/usr/local/go"))]
 
 
 @pytest.fixture
@@ -137,7 +143,7 @@ def test_pyenv_versions_stand_in_for_its_shims(layout: Layout, stated: str, show
     versions = [pyenv / "versions" / name for name in shown]
     assert [folder for folder in found.read_only if folder.is_relative_to(pyenv)] == versions
     assert [folder for folder in found.path if "pyenv" in folder] == [str(v / "bin") for v in versions]
-    assert found.path[: len(versions)] == tuple(str(version / "bin") for version in versions)
+    assert python_path(found)[: len(versions)] == [str(version / "bin") for version in versions]
 
 
 def test_packages_installed_in_place_are_shown(layout: Layout) -> None:
@@ -300,7 +306,7 @@ def test_remits_own_environment_on_path_works(layout: Layout, monkeypatch: pytes
     monkeypatch.setattr(sys, "prefix", str(own))
     found = layout.find(own / "bin")
     assert set(found.read_only) == {own, base}
-    assert found.path[0] == str(own / "bin")
+    assert python_path(found)[0] == str(own / "bin")
 
 
 def test_folders_that_cant_be_read_are_left_out(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -357,3 +363,23 @@ def test_links_and_scripts_on_path_bring_what_they_need(layout: Layout) -> None:
     os.mkfifo(programs / "pipe")
     shown = set(layout.find(programs).read_only)
     assert shown == {programs, base, venv, scripted, jdk, go, node / "lib/node_modules", modules}
+
+
+def test_a_repository_decides_nothing_of_what_is_shown(layout: Layout) -> None:
+    """R34, R36: an environment that came with a stranger's repository names an interpreter, or nothing."""
+    base = layout.interpreter(layout.home / ".pyenv" / "versions" / "3.12.1")
+    private = layout.base / "srv" / "customers"
+    (private / "bin").mkdir(parents=True)
+    planted = layout.environment(layout.root / ".venv", interpreter=private)
+    site = planted / "lib" / "python3.12" / "site-packages"
+    (site / "x.pth").write_text(f"{private}\n")
+    files = {".venv/lib/python3.12/site-packages/x.pth"}
+    found = find_toolchains(layout.root, environ={}, home=layout.home, of_base=files)
+    assert not any(folder.is_relative_to(private) for folder in found.read_only)
+    refused = {item.folder: item.reason for item in found.refused}
+    assert refused == {private / "bin": "no interpreter lies there", private: NAMED_BY_REPOSITORY}
+    (planted / "pyvenv.cfg").write_text(f"home = {base / 'bin'}\n")
+    own = find_toolchains(
+        layout.root, environ={}, home=layout.home
+    )  # what the user installed, and git ignores
+    assert {base, private} <= set(own.read_only)

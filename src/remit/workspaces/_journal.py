@@ -25,7 +25,14 @@ from typing import Any
 
 from remit.workspaces._changes import Content
 from remit.workspaces._placing import Attributes, Placed, Plan, Seen, Step, facts_at, look_at, look_in, split
-from remit.workspaces._staging import attributes_of, copy_attributes, give, unfinished, write_new
+from remit.workspaces._staging import (
+    attributes_of,
+    copy_attributes,
+    give,
+    unfinished,
+    without_powers,
+    write_new,
+)
 from remit.workspaces.keeper._renaming import exchange, rename_into_free
 from remit.workspaces.keeper._tree import opened_folder_at, show_path
 
@@ -305,7 +312,7 @@ def _stage(root_fd: int, placed: Placed, blobs: Path) -> None:
         return
     is_link = step.after.mode == "120000"
     replaces = step.before is not None and (step.before.mode == "120000") == is_link
-    attributes = placed.attributes if replaces else step.attributes
+    attributes = without_powers(placed.attributes) if replaces else step.attributes
     with _anchor(root_fd, placed) as anchor:
         write_new(anchor, placed.new, step.after, blobs, attributes)
         if replaces and not is_link:

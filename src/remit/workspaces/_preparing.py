@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +39,7 @@ from remit.workspaces._setup import (
     setup_key,
     with_setup_environment,
 )
+from remit.workspaces._shelf import NAMED_BY_REPOSITORY
 from remit.workspaces._toolchains import Toolchains, find_toolchains
 from remit.workspaces.keeper._storage import remove_unless_held
 from remit.workspaces.keeper._tree import is_git_name
@@ -184,7 +185,7 @@ class Preparer:
             pin, isolation, notes = kept.pin, kept.isolation, ()
         listing = await self._bases.list_base(pin)
         _require_folder(found.root, listing, subdir)
-        toolchains = await self._toolchains_of(found.root, settings)
+        toolchains = await self._toolchains_of(found.root, settings, listing if pin.has_repository else {})
         workspace = PreparedWorkspace(
             settings=settings,
             pin=pin,
@@ -226,17 +227,21 @@ class Preparer:
             raise NodeError(f"the kept checkout is an overlay, and none can be mounted: {problem}")
         return kept
 
-    async def _toolchains_of(self, root: Path, settings: WorkspaceSettings) -> Toolchains:
+    async def _toolchains_of(
+        self, root: Path, settings: WorkspaceSettings, of_base: Container[str]
+    ) -> Toolchains:
         """What the workspace's commands need to see; looked for anew some seconds after the last look."""
         found = self._toolchains.get((root, settings.ref))
         now = self._clock.monotonic()
         if found is not None and now - found[0] < _TOOLCHAINS_S:
             return found[1]
-        toolchains = await asyncio.to_thread(self._find_toolchains, root, settings)
+        toolchains = await asyncio.to_thread(self._find_toolchains, root, settings, of_base)
         self._toolchains[root, settings.ref] = now, toolchains
         return toolchains
 
-    def _find_toolchains(self, root: Path, settings: WorkspaceSettings) -> Toolchains:
+    def _find_toolchains(
+        self, root: Path, settings: WorkspaceSettings, of_base: Container[str]
+    ) -> Toolchains:
         home = self._environment.get("HOME")
         return find_toolchains(
             root,
@@ -246,6 +251,7 @@ class Preparer:
             wanted=settings.toolchains,
             path=settings.path,
             mounts=settings.mounts,
+            of_base=of_base,
             executables=[
                 *(command.executable for command in settings.commands),
                 *self._programs(settings),
@@ -450,7 +456,11 @@ def _not_shown(toolchains: Toolchains, settings: WorkspaceSettings) -> list[str]
     """What the settings ask to show and commands won't see; all else is `doctor`'s to tell."""
     asked = [*(mount.source for mount in settings.mounts), *settings.path]
     refused = {item.folder: item.reason for item in toolchains.refused}
-    notes: list[str] = []
+    notes = [
+        f"{item.folder} isn't shown to commands: {item.reason}"
+        for item in toolchains.refused
+        if item.reason == NAMED_BY_REPOSITORY
+    ]
     for folder in asked:
         reason = refused.get(folder) or refused.get(Path(os.path.realpath(folder)))
         if reason is not None:

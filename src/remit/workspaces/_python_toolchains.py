@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from remit.workspaces._shelf import Shelf
+from remit.workspaces._shelf import NAMED_BY_REPOSITORY, Shelf
 
 __all__ = [
     "find_python",
@@ -111,10 +111,25 @@ def show_environment(shelf: Shelf, folder: Path, *, why: str) -> None:
     """Shows a virtual environment, its interpreter, and what is installed in place in it."""
     shelf.show(folder, kind="venv", why=why)
     for home in _homes_of(folder):
-        show_interpreter(shelf, home, why=f"the interpreter of {folder}")
-    for target in sorted(_editable_targets(folder)):
-        if not target.is_relative_to(shelf.root):
+        # A stranger's repository may hold an environment: nothing but an interpreter is shown for it.
+        if _holds_interpreter(home):
+            show_interpreter(shelf, home, why=f"the interpreter of {folder}")
+        else:
+            shelf.refuse(home, "no interpreter lies there")
+    for target, file in sorted(_editable_targets(folder).items()):
+        if target.is_relative_to(shelf.root):
+            continue
+        if shelf.is_of_base(file):
+            shelf.refuse(target, NAMED_BY_REPOSITORY)
+        else:
             shelf.show(target, kind="editable", why=f"installed in place in {folder}")
+
+
+def _holds_interpreter(home: Path) -> bool:
+    try:
+        return any(os.path.isfile(program) for program in home.glob("python*"))
+    except OSError:
+        return False
 
 
 def _homes_of(folder: Path) -> Iterator[Path]:
@@ -170,20 +185,22 @@ def _points_into(environment: Path, root: Path) -> bool:
     return any(target.is_relative_to(root) for target in _editable_targets(environment))
 
 
-def _editable_targets(environment: Path) -> set[Path]:
-    """Folders that an environment's packages are taken from without having been copied into it."""
-    found: set[Path] = set()
+def _editable_targets(environment: Path) -> dict[Path, Path]:
+    """Folders that an environment's packages are taken from without having been copied into it.
+
+    Each with a file that names it.
+    """
+    found: dict[Path, Path] = {}
     for site in (
         *environment.glob("lib/python3*/site-packages"),
         *environment.glob("lib64/python3*/site-packages"),
     ):
-        for number, entry in enumerate(sorted(site.glob("*.pth"))):
-            if number < _MAX_FILES:
-                found |= _paths_in(_read(entry))
-        for number, entry in enumerate(sorted(site.glob("*.dist-info/direct_url.json"))):
-            if number < _MAX_FILES:
-                found |= _folder_of(_read(entry))
-    return {Path(os.path.realpath(path)) for path in found if os.path.isdir(path)}
+        for pattern, read in (("*.pth", _paths_in), ("*.dist-info/direct_url.json", _folder_of)):
+            for entry in sorted(site.glob(pattern))[:_MAX_FILES]:
+                for path in read(_read(entry)):
+                    if os.path.isdir(path):
+                        found.setdefault(Path(os.path.realpath(path)), entry)
+    return found
 
 
 def _paths_in(text: str) -> set[Path]:

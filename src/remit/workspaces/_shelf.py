@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
@@ -16,7 +16,7 @@ from typing import Final, Literal
 from remit.workspaces._bubblewrap import SYSTEM_FOLDERS
 from remit.workspaces._credentials import credential_folders, credentials_in
 
-__all__ = ["Refused", "Shelf", "Toolchain", "ToolchainKind", "Toolchains"]
+__all__ = ["NAMED_BY_REPOSITORY", "Refused", "Shelf", "Toolchain", "ToolchainKind", "Toolchains"]
 
 ToolchainKind = Literal[
     "venv",
@@ -86,14 +86,20 @@ class Toolchains:
         return (*lines, f"PATH starts with: {':'.join(self.path) or '(the system)'}")
 
 
+NAMED_BY_REPOSITORY: Final = "only a file of the repository names it; `mounts` would show it"
+
+
 class Shelf:
     """Collects folders to show, and refuses those that mustn't be."""
 
-    def __init__(self, *, root: Path, home: Path, data: Path | None) -> None:
+    def __init__(
+        self, *, root: Path, home: Path, data: Path | None, of_base: Container[str] = frozenset()
+    ) -> None:
         self.root = root
         self.home = home
         self._homes = tuple(dict.fromkeys((home, *_own_homes())))
         self._data = data
+        self._of_base = of_base
         self._items: list[Toolchain] = []
         self._writable: list[Path] = []
         self._caches: list[Path] = []
@@ -122,6 +128,15 @@ class Shelf:
             if writable:
                 self._writable.append(path)
         return seen
+
+    def is_of_base(self, file: Path) -> bool:
+        """Whether a file came with the repository: whoever wrote it may be a stranger."""
+        return file.is_relative_to(self.root) and str(file.relative_to(self.root)) in self._of_base
+
+    def refuse(self, folder: Path, reason: str) -> None:
+        """Says of a folder why it isn't shown, unless commands see it anyhow."""
+        if not self.is_visible(folder):
+            self._refused.setdefault(folder, reason)
 
     def show_cache(self, folder: Path, *, why: str) -> None:
         """Shows a folder of downloads: copy-on-write inside the home folder, read-only elsewhere."""

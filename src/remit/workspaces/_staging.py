@@ -13,7 +13,7 @@ from remit.workspaces._changes import Content
 from remit.workspaces._placing import Attributes, split
 from remit.workspaces.keeper._tree import opened_folder_at
 
-__all__ = ["attributes_of", "copy_attributes", "give", "unfinished", "write_new"]
+__all__ = ["attributes_of", "copy_attributes", "give", "unfinished", "without_powers", "write_new"]
 
 _COPIED_ATTRIBUTES = ("user.", "system.posix_acl_access")
 _CHUNK = 1 << 20
@@ -97,3 +97,8 @@ def copy_attributes(root_fd: int, path: str, anchor: int, new: str) -> None:
         finally:
             os.close(source)
             os.close(target)
+
+
+def without_powers(attributes: Attributes | None) -> Attributes | None:
+    """New content doesn't inherit that it runs as somebody else: nobody gave it that."""
+    return attributes and (attributes[0] & 0o777, *attributes[1:])

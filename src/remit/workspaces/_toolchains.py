@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -28,6 +28,7 @@ def find_toolchains(
     path: Sequence[Path] = (),
     mounts: Sequence[Mount] = (),
     executables: Sequence[str] = (),
+    of_base: Container[str] = frozenset(),
 ) -> Toolchains:
     """Finds what a workspace's commands need to see.
 
@@ -40,9 +41,10 @@ def find_toolchains(
         path: folders that the settings put in front of PATH.
         mounts: folders that the settings show.
         executables: programs that the settings name; what an absolute one needs is shown.
+        of_base: files of the repository, from its root: none of them decides what of the machine is shown.
     """
     real_home = Path(os.path.realpath(home or os.path.expanduser("~")))
-    shelf = Shelf(root=root, home=real_home, data=data and data.resolve())
+    shelf = Shelf(root=root, home=real_home, data=data and data.resolve(), of_base=of_base)
     for mount in mounts:
         shelf.show(mount.source, kind="mount", why="mounts", writable=mount.writable)
     for folder in path:
