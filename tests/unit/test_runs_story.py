@@ -74,3 +74,12 @@ def _children(terminal: Terminal | None) -> list[RunView]:
         }
     )
     return [view.model_copy(update={"terminal": terminal})]
+
+
+async def test_what_was_left_running_is_ended_before_the_result_is_checked() -> None:
+    """R17: the node is asked to end what still runs as the result is looked at for the last time."""
+    async with run_world(*good_replies()) as world:
+        await world.drive()
+        asked = [request for request in world.node.requests if request.kind in ("snapshot", "checks")]
+        kinds = [(request.kind, getattr(request, "end_leftovers", False)) for request in asked]
+        assert kinds[-2:] == [("snapshot", True), ("checks", False)]
