@@ -152,6 +152,23 @@ def test_models_responses_garbage_is_a_fault_or_no_reply(records: list[dict[str,
             json.loads(line.removeprefix("data: "), parse_constant=pytest.fail)
 
 
+@pytest.mark.parametrize("kind", ["created", "in_progress", "queued", "completed", "incomplete", "failed"])
+def test_models_a_response_repeats_nothing_to_the_sdk(kind: str) -> None:
+    """R85: lists of which the SDK tries each entry as dozens of types don't reach it: a few KB held it up."""
+    junk: list[Any] = ["a"] * 3_000
+    echoed = {"tools": junk, "input": junk, "instructions": junk, "metadata": {"a": junk}, "text": junk}
+    output = [MESSAGE] if kind in ("completed", "incomplete") else junk
+    response = {"id": "r", "status": kind, "output": output, **echoed}
+    observer = ResponsesObserver(used_ids=(), new_id=lambda: "made")
+    shown = observer.feed(framed({"type": f"response.{kind}", "response": response})) + observer.finish()
+    assert len(shown) < 1_000
+    passed_on = json.loads(shown.decode().partition("data: ")[2].split("\n")[0])["response"]
+    assert (passed_on["output"], passed_on["tools"], passed_on["id"]) == ([], [], "r")
+    assert [item["type"] for item in observer.reading.items.values()] == (
+        ["message"] if kind in ("completed", "incomplete") else []
+    )
+
+
 def test_models_a_prefix_of_messages_is_whole_only_with_its_end() -> None:
     """R69: cut at every byte: no prefix without `message_stop` counts as a reply, and none is a fault."""
     for length in range(len(ANTHROPIC) + 1):

@@ -29,6 +29,8 @@ _PASSED_ON = frozenset(
     }
 )  # fmt: skip
 _ITEM_KINDS = ("message", "reasoning", "function_call")
+_ECHOES = ("input", "instructions", "metadata", "prompt", "reasoning", "text")
+"""Fields of a response that repeat what was asked."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,7 +81,10 @@ class ResponsesObserver(TypedObserver[ResponsesReading]):
         if changed:
             value["sequence_number"] = 0
         if kind in _STATUS_EVENTS:
-            return self._status(object_in(value.get("response"), "a response"))
+            response = object_in(value.get("response"), "a response")
+            self._status(response)
+            _lighten(response)
+            return True
         if kind in _PIECES:
             self.reading.has_text = True
             delta = value.get("delta")
@@ -132,12 +137,13 @@ class ResponsesObserver(TypedObserver[ResponsesReading]):
         reading.done = True
         if kind == "response.failed":
             reading.error = response.get("error") or {"message": "the response failed"}
+            _lighten(response)
             return True
         output = response.get("output")
         for index, item in enumerate(output if is_array(output) else []):
             if index not in reading.items:  # not everybody sends an item when it is whole
                 self._item({"output_index": index, "item": item}, whole=True)
-        response["output"] = []
+        _lighten(response)
         details = response.get("incomplete_details")
         reason = details.get("reason") if is_object(details) else None
         reading.finish_word = str(reason) if reason else kind.removeprefix("response.")
@@ -177,6 +183,18 @@ def _complete(response: dict[str, Any]) -> None:
         response["output"] = []
     if not isinstance(response.get("created_at"), (int, float)):
         response["created_at"] = 0
+
+
+def _lighten(response: dict[str, Any]) -> None:
+    """Leave out what the response repeats of the request, and its items, which have records of their own.
+
+    The SDK tries each entry of such a list as one of some dozen types, at a millisecond or two for each that
+    is none of them: 15 KB of nonsense would hold up the whole host for seconds.
+    """
+    response["output"] = response["tools"] = []
+    response["tool_choice"], response["parallel_tool_calls"] = "auto", True
+    for name in _ECHOES:
+        response.pop(name, None)
 
 
 def _check_item(item: dict[str, Any]) -> None:
