@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
+import signal
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from keeper_places import place, processes_with, run
-from remit.workspaces import Checkout
+from remit.workspaces import Checkout, KeeperLost, _checkout
 
 _DAEMON = (
     'python3 -c "import os, signal; os.fork() and os._exit(0); os.setsid(); os.fork() and os._exit(0); '
@@ -94,3 +96,27 @@ async def test_a_stopped_supervisor_holds_up_no_close(checkout: Checkout) -> Non
         await started(number)
         assert await checkout.close() == ()
         assert processes_with(number) == []
+
+
+@pytest.mark.parametrize("way", ["cancel", "stop", "close"])
+async def test_a_keeper_that_does_not_answer_is_killed(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """R1, R50: a command can stop the keeper too: no cancel, stop or close waits for it without end."""
+    monkeypatch.setattr(_checkout, "_SHIELD_S", 1.0)
+    number = nap()
+    running = asyncio.ensure_future(run(checkout, f"sleep {number}"))  # noqa: TID251 - awaited below
+    await started(number)
+    os.kill(checkout.pid, signal.SIGSTOP)
+    async with asyncio.timeout(60):
+        if way == "cancel":
+            running.cancel()
+        elif way == "stop":
+            with pytest.raises(KeeperLost):
+                await checkout.stop(grace_ms=0)
+        else:
+            assert await checkout.close() == ()
+        with pytest.raises(asyncio.CancelledError if way == "cancel" else KeeperLost):
+            await running
+        while processes_with(number):
+            await asyncio.sleep(0.01)

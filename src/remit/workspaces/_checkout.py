@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
+import os
+import signal
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, Final, cast
@@ -82,8 +85,25 @@ class Checkout:
         try:
             self._link.send("stop", {"call_id": call_id, "grace_ms": _STOP_GRACE_MS})
             await _despite_cancels(answer, _SHIELD_S)
-        except (WorkspaceOperationError, KeeperLost, TimeoutError):
+        except (WorkspaceOperationError, KeeperLost):
             return
+        except TimeoutError:
+            self._kill_keeper()
+
+    def _kill_keeper(self) -> None:
+        """Ends a keeper that doesn't answer (stopped, by a command without a sandbox), and all below it."""
+        if not self._link.is_closed:  # until then its number is its own
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+    async def _require_answer(self) -> None:
+        """Kills a keeper that doesn't say a word; to close a checkout may take long, to answer mustn't."""
+        try:
+            async with asyncio.timeout(_SHIELD_S):
+                await self.pids()
+        except TimeoutError:
+            self._kill_keeper()
+            raise KeeperLost("the process that holds the checkout didn't answer; it was killed") from None
 
     def converse(self, spec: CommandSpec) -> Dialogue:
         """Starts a program that is talked to; it ends with the checkout at the latest.
@@ -134,7 +154,12 @@ class Checkout:
         Raises:
             KeeperLost: the checkout is gone, and with it everything that ran.
         """
-        answer = await self._link.ask("stop", {"call_id": call_id, "grace_ms": grace_ms})
+        try:
+            async with asyncio.timeout(grace_ms / 1000 + _SHIELD_S):
+                answer = await self._link.ask("stop", {"call_id": call_id, "grace_ms": grace_ms})
+        except TimeoutError:
+            self._kill_keeper()
+            raise KeeperLost("the process that holds the checkout didn't answer; it was killed") from None
         stopped = tuple(Stopped.from_answer(item) for item in answer["stopped"])
         if call_id is not None and not stopped:
             return (Stopped(call_id=call_id, label=call_id, how="already_ended", ms=0, pids=()),)
@@ -158,6 +183,7 @@ class Checkout:
         Cancellation: the keeper goes on closing; it ends by itself.
         """
         try:
+            await self._require_answer()
             answer = await self._link.ask("close", {"keep": keep})
         except KeeperLost:
             return ()

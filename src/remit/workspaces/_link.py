@@ -122,6 +122,11 @@ class KeeperLink(asyncio.Protocol):
         if cancelled is not None:
             raise cancelled
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the connection is closed, from either end."""
+        return self._closed.done()
+
     async def wait_closed(self) -> None:
         """Returns when the connection is closed, from either end."""
         await asyncio.shield(self._closed)
