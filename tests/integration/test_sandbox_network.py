@@ -122,7 +122,7 @@ socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("127.0.0.1", {udp
         result = await run(
             await here.open(),
             'python3 -I -c "$S"; echo $https_proxy $NO_PROXY',
-            network=(f"127.0.0.1:{site}",),
+            network=(f"127.0.0.1:{site + 1}", f"192.0.2.1:{site}"),
             environment={"S": script},
         )
     assert result.text.splitlines() == [
@@ -136,6 +136,30 @@ socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("127.0.0.1", {udp
     with pytest.raises(TimeoutError):
         udp.recv(10)
     udp.close()
+
+
+@pytest.mark.parametrize("listed", ["localhost", "127.0.0.1"])
+async def test_a_listed_port_of_localhost_is_reached_as_it_is(tmp_path: Path, site: int, listed: str) -> None:
+    """No program asks a proxy for `localhost`: a port that is listed answers there, in any protocol."""
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        closed = unused.getsockname()[1]
+    script = f"""
+import socket, urllib.request
+print(urllib.request.urlopen("http://{listed}:{site}/near", timeout=20).read().decode().strip())
+with socket.create_connection(("{listed}", {site}), timeout=20) as plain:
+    plain.sendall(b"GET /raw HTTP/1.0\\r\\nHost: raw\\r\\n\\r\\n")
+    print(b"".join(iter(lambda: plain.recv(65536), b"")).decode().splitlines()[-1])
+with socket.create_connection(("{listed}", {closed}), timeout=20) as nobody:
+    print(nobody.recv(10))
+"""
+    network = (f"{listed}:{site}", f"{listed}:{closed}")
+    async with place(tmp_path) as here:
+        result = await run(
+            await here.open(), 'python3 -I -c "$S"', network=network, environment={"S": script}
+        )
+    assert result.text.splitlines() == [f"/near for {listed}:{site} None", "/raw for raw None", "b''"]
+    (denied,) = result.denied
+    assert denied.startswith(f"localhost:{closed} of this machine can't be reached: ")
 
 
 async def test_the_proxy_ends_with_its_command(tmp_path: Path, site: int) -> None:
@@ -183,12 +207,13 @@ async def test_a_model_is_told_what_it_cant_reach(tmp_path: Path, site: int) -> 
         assert f"[network: example.com:80 isn't among the hosts of this workspace (localhost:{site})]" in (
             answer.content
         )
-        url = f"http://localhost.:{site}/y"  # the final dot keeps it out of NO_PROXY
+        url = f"http://localhost:{site}/y"
         answer = await node.tool("run_shell", command=f"python3 -I -c '{ONE_LINE}' {url}")
         assert "/y for" in answer.content, answer.content
         await node.cleanup()
     async with node_of(tmp_path, root, checks=[]) as node:
         await node.open("run_2")
+        url = "http://example.com/x"
         answer = await node.tool("run_shell", "run_2", command=f"python3 -I -c '{ONE_LINE}' {url}; exit 1")
         assert "the network is off in this workspace" in answer.content
         await node.cleanup("run_2")

@@ -94,6 +94,69 @@ async def test_setup_runs_again_when_what_it_hangs_on_changes(tmp_path: Path, is
         assert made(node) == []
 
 
+async def test_setup_runs_again_for_other_variables_and_other_tools(tmp_path: Path) -> None:
+    """What the workspace lets through of the environment counts, and the folders that settings name."""
+    root = make_repository(tmp_path / "repo", IGNORED)
+    for name in ("one", "two"):
+        (tmp_path / name / "bin").mkdir(parents=True)
+    options: dict[str, Any] = {"setup": ["mkdir deps; echo $MODE > deps/made"], "checks": []}
+    options["environment_allowlist"] = ["MODE", "ABSENT"]
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    for variables, more, count in (
+        ({"MODE": "slim", "OTHER": "1"}, {}, 1),
+        ({"MODE": "slim", "OTHER": "2"}, {}, 1),
+        ({"MODE": "full"}, {}, 2),
+        ({}, {}, 3),
+        ({}, {"path": [one]}, 4),
+        ({}, {"path": [two]}, 5),
+        ({}, {"toolchains": [one]}, 6),
+        ({}, {"toolchains": [two]}, 7),
+    ):
+        async with node_of(tmp_path, root, variables=variables, **options, **more) as node:
+            await node.prepare()
+            assert len(made(node)) == count, (variables, more)
+
+
+async def test_commands_get_the_variables_that_are_allowed(tmp_path: Path) -> None:
+    """R36: those alone, in setup, in checks and in a model's commands."""
+    root = make_repository(tmp_path / "repo", IGNORED)
+    told = "echo told=$TOLD untold=$UNTOLD"
+    commands = [{"id": "told", "executable": "sh", "args": ["-c", f'[ "$({told})" = "told=yes untold=" ]']}]
+    async with node_of(
+        tmp_path,
+        root,
+        variables={"TOLD": "yes", "UNTOLD": "no"},
+        environment_allowlist=["TOLD", "ABSENT"],
+        setup=[f"mkdir deps; {told} > deps/made"],
+        commands=commands,
+        checks=["told"],
+    ) as node:
+        prepared = await node.prepare()
+        assert [(check.base_exit, check.problem) for check in prepared.checks] == [(0, None)]
+        await node.open()
+        answer = await node.tool("run_shell", command=f"cat deps/made; {told}")
+        assert answer.content.splitlines()[:2] == ["told=yes untold="] * 2
+        await node.cleanup()
+
+
+async def test_what_may_be_written_beside_the_workspace_is_told(tmp_path: Path) -> None:
+    """A mount is read-only unless `:rw` says otherwise, and the brief tells which is which."""
+    root = make_repository(tmp_path / "repo", IGNORED)
+    for name in ("corpus", "scratch"):
+        (tmp_path / name).mkdir()
+    mounts = [str(tmp_path / "corpus"), f"{tmp_path / 'scratch'}:rw"]
+    async with node_of(tmp_path, root, mounts=mounts, checks=[]) as node:
+        prepared = await node.prepare()
+        assert f"Available: mount {tmp_path / 'corpus'}\n" in prepared.brief
+        assert f"Available: mount {tmp_path / 'scratch'} (writable)\n" in prepared.brief
+        await node.open()
+        for name in ("corpus", "scratch"):
+            await node.tool("run_shell", command=f"echo x > {tmp_path / name}/made")
+        await node.cleanup()
+    assert not (tmp_path / "corpus/made").exists()
+    assert (tmp_path / "scratch/made").read_text() == "x\n"
+
+
 async def test_a_failing_setup_ends_the_preparation_with_its_output(tmp_path: Path) -> None:
     """`failed/workspace` `unavailable`: what was run, what it said, how it ended; nothing is kept."""
     root = make_repository(tmp_path / "repo", IGNORED)
@@ -143,13 +206,16 @@ async def test_environment_made_by_setup_is_in_use(tmp_path: Path) -> None:
 async def test_a_commit_as_base_gets_setup_in_carried_folders_too(tmp_path: Path) -> None:
     """What setup installs into a carried folder of the root is the runs', and the root's stays as it is."""
     root = make_repository(tmp_path / "repo", {**IGNORED, ".gitignore": "node_modules/\n"})
-    write(root, {"node_modules/own/x": "own\n"})
+    write(root, {"node_modules/own/x": "own\n", "sub/node_modules/y": "below\n"})
     setup = ["mkdir node_modules/added && echo added > node_modules/added/x && rm node_modules/own/x"]
     async with node_of(tmp_path, root, setup=setup, checks=[]) as node:
         opened = await node.prepare(base="head")
         await node.ask_open(opened.base)
-        answer = await node.tool("run_shell", command="ls -R node_modules; cat node_modules/added/x")
-        assert answer.content.splitlines()[-2] == "added"
+        answer = await node.tool(
+            "run_shell", command="cat sub/node_modules/y; ls node_modules/*; cat node_modules/added/x"
+        )
+        lines = answer.content.splitlines()
+        assert (lines[0], lines[-2]) == ("below", "added"), answer.content
         await node.cleanup()
     assert (root / "node_modules/own/x").read_text() == "own\n"
     assert not (root / "node_modules/added").exists()

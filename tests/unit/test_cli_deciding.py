@@ -89,6 +89,15 @@ def test_each_answer(
     assert asked.calls == calls
 
 
+@pytest.mark.parametrize("typed", ["", "b\n"])
+def test_the_end_of_input_ends_the_questions_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], typed: str
+) -> None:
+    """Ctrl-D leaves no line end on the screen, so what is said next begins one of its own."""
+    assert Asked(monkeypatch, typed).decide(ended()) == 0
+    assert "\nremit: nothing was changed" in capsys.readouterr().err
+
+
 def test_protected_paths_are_asked_about_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A patch that touches protected paths is applied only after a second yes."""
     view = ended(flags=("protected:.envrc",))

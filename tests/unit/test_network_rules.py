@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from remit.workspaces._network import check_hosts, describe_network, network_hint, wider_network
-from remit.workspaces.keeper._network_rules import Denied, NetworkRules, parse_rule, split_authority
+from remit.workspaces.keeper._network_rules import (
+    Denied,
+    NetworkRules,
+    nearby_ports,
+    parse_rule,
+    split_authority,
+)
 
 NAMES = {
     "public.example": ["93.184.216.34"],
@@ -137,6 +143,16 @@ def test_an_entry_that_means_nothing_is_refused_with_a_reason(entry: str) -> Non
         check_hosts([entry])
     with pytest.raises(ValueError, match=r"'"):
         parse_rule(entry)
+
+
+def test_listed_ports_of_localhost() -> None:
+    """They are reached as they are; a name below it, another address or any port isn't one of them."""
+    listed = ("localhost:1", "127.0.0.1:2", "[::1]:3", "127.0.0.0/8:4", "localhost:1", "a.localhost:5")
+    assert nearby_ports((*listed, "127.0.0.2:6", "*.localhost:7", "localhost:*", "0.0.0.0/0:8", "x:9")) == (
+        *(("127.0.0.1", 1), ("::1", 1), ("127.0.0.1", 2), ("::1", 3), ("127.0.0.1", 4)),
+    )
+    assert "on localhost without it" in describe_network(("localhost:1", "b:2"))
+    assert "localhost" not in describe_network(("b:2",))
 
 
 def test_networks_in_words_and_together() -> None:

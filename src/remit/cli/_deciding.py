@@ -119,4 +119,7 @@ def _ask(question: str) -> str | None:
     console_on(sys.stderr).print(Text(plain(question), style="bold"), end="")
     sys.stderr.flush()
     line = sys.stdin.readline()
-    return plain(line).strip() if line else None
+    if not line:
+        sys.stderr.write("\n")  # nobody has ended the question's line
+        return None
+    return plain(line).strip()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from remit.workspaces.keeper._network_rules import parse_rule
+from remit.workspaces.keeper._network_rules import nearby_ports, parse_rule
 from remit.workspaces.keeper._plan import PROXY_PORT
 
 __all__ = ["Network", "check_hosts", "describe_network", "network_hint", "proxy_environment", "wider_network"]
@@ -39,7 +39,8 @@ def describe_network(network: Network) -> str:
     """For a model and for people: `off`, `on`, or which hosts."""
     if isinstance(network, bool):
         return "on" if network else "off"
-    return f"only {', '.join(network)}, through the HTTP proxy that the environment names"
+    direct = " (on localhost without it)" if nearby_ports(network) else ""
+    return f"only {', '.join(network)}, through the HTTP proxy that the environment names{direct}"
 
 
 def wider_network(one: Network, other: Network) -> Network:

@@ -114,7 +114,6 @@ def checkout_request(
     storage = data / "checkouts" / checkout_id
     template = Path(pin.private_git) if pin.private_git and workspace.isolation != "in_place" else None
     git_dir = storage / "git" if template is not None else None
-    allowed = {name: environment[name] for name in settings.environment_allowlist if name in environment}
     return CheckoutRequest(
         checkout_id=checkout_id,
         generation=generation,
@@ -134,8 +133,13 @@ def checkout_request(
         setup=workspace.setup if workspace.isolation != "in_place" else None,
         masker=workspace.secrets.masker,
         toolchains=workspace.toolchains,
-        environment=_GIT_ENVIRONMENT | allowed,
+        environment=_GIT_ENVIRONMENT | allowed_environment(settings, environment),
     )
+
+
+def allowed_environment(settings: WorkspaceSettings, environment: Mapping[str, str]) -> dict[str, str]:
+    """The node's own variables that commands of a workspace get."""
+    return {name: environment[name] for name in settings.environment_allowlist if name in environment}
 
 
 def _carried(pin: BasePin, settings: WorkspaceSettings) -> tuple[str, ...]:

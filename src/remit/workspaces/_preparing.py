@@ -152,7 +152,7 @@ class Preparer:
                 subdir=workspace.subdir,
                 checks=states,
                 network=settings.network,
-                tools_on_path=tuple(f"{item.kind} {item.folder}" for item in workspace.toolchains.items),
+                tools_on_path=tuple(workspace.toolchains.in_words()),
                 isolation=workspace.isolation,
                 sandbox=workspace.sandbox,
             ),
@@ -297,7 +297,8 @@ class Preparer:
         return _set_up(workspace, done), done.notes
 
     async def _setup_key(self, workspace: PreparedWorkspace) -> str:
-        return setup_key(workspace, await asyncio.to_thread(self._setup_inputs.find, workspace))
+        inputs = await asyncio.to_thread(self._setup_inputs.find, workspace)
+        return setup_key(workspace, inputs, environment=self._environment)
 
     # ---- facts of a base
 

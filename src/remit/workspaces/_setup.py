@@ -1,6 +1,6 @@
 """Setup commands: run once on a base before any model text, in a scratch checkout; what they make is kept.
 
-    key      lines, lock files and manifests, toolchains, network, names of secrets
+    key      lines, lock files and manifests, toolchains, allowed variables, network, names of secrets
     run      each line in a shell, in a checkout of the base that isn't a run's
     keep     what they added to the tree (tracked files excepted), to carried folders and to HOME
     show     below what a run's checkout changes, so that every run starts with it and none writes to it
@@ -18,7 +18,7 @@ import os
 import re
 import secrets as random
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,7 +29,7 @@ from remit.workspaces._checkout import Checkout
 from remit.workspaces._command import CommandResult, CommandSpec
 from remit.workspaces._continuing import read_facts_of_copy
 from remit.workspaces._masking import Masker
-from remit.workspaces._prepared import PreparedWorkspace
+from remit.workspaces._prepared import PreparedWorkspace, allowed_environment
 from remit.workspaces._protection import matching_paths
 from remit.workspaces._setups_kept import DONE
 from remit.workspaces._shelf import Toolchain, Toolchains
@@ -111,8 +111,14 @@ def _find_inputs(paths: Iterable[str], patterns: Sequence[str]) -> tuple[str, ..
     return tuple(sorted(found))
 
 
-def setup_key(workspace: PreparedWorkspace, inputs: Sequence[str]) -> str:
-    """The same for bases on which setup commands would make the same."""
+def setup_key(workspace: PreparedWorkspace, inputs: Sequence[str], *, environment: Mapping[str, str]) -> str:
+    """The same for bases on which setup commands would make the same.
+
+    Args:
+        workspace: What is being prepared.
+        inputs: The files of the base that setup hangs on.
+        environment: The node's own; what the workspace lets through of it counts.
+    """
     settings = workspace.settings
     network = settings.network if settings.setup_network is None else settings.setup_network
     facts = {
@@ -122,6 +128,8 @@ def setup_key(workspace: PreparedWorkspace, inputs: Sequence[str]) -> str:
         "inputs": [[show_path(path), workspace.listing[path]] for path in inputs],
         # Not all of PATH: it differs from one terminal to the next.
         "toolchains": [str(one.folder) for one in workspace.toolchains.items if one.kind in _CHOSEN],
+        "shown": [str(settings.toolchains), [str(folder) for folder in settings.path]],
+        "environment": allowed_environment(settings, environment),
         "carry": settings.carry,
         "network": network,
         "secrets": [[one.name, one.to] for one in settings.secrets],

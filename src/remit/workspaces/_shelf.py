@@ -78,6 +78,14 @@ class Toolchains:
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     refused: tuple[Refused, ...] = ()
 
+    def in_words(self) -> tuple[str, ...]:
+        """What is shown, for a model: kind and folder, and where a mount can be written to."""
+        writable = frozenset(self.writable)
+        return tuple(
+            f"{item.kind} {item.folder}{' (writable)' if item.folder in writable else ''}"
+            for item in self.items
+        )
+
     def describe(self) -> tuple[str, ...]:
         """A line for each folder, for `doctor`."""
         lines = [f"{item.kind}: {item.folder} ({item.why})" for item in self.items]

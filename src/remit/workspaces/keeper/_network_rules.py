@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Denied", "HostRule", "NetworkRules", "Target", "parse_rule", "split_authority"]
+__all__ = ["Denied", "HostRule", "NetworkRules", "Target", "nearby_ports", "parse_rule", "split_authority"]
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -25,6 +25,8 @@ _MAX_NAME: Final = 253
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 _NAT64_LOCAL: Final = ipaddress.ip_network("64:ff9b:1::/48")
 _COMPATIBLE: Final = ipaddress.ip_network("::/96")
+_NEARBY: Final = ("127.0.0.1", "::1")
+"""What programs reach without a proxy: `localhost` in either family."""
 
 Resolve = Callable[[str, int], Sequence[str]]
 """(name, port) -> its addresses as text; raises OSError where there is none."""
@@ -80,6 +82,25 @@ def parse_rule(text: str) -> HostRule:
     if name is None or _looks_like_address(name):
         raise ValueError(f"{text!r}: the host is a name, `*.NAME`, or an address")
     return HostRule(port=port, name=name, below=below)
+
+
+def nearby_ports(entries: Sequence[str]) -> tuple[tuple[str, int], ...]:
+    """The listed ports of this machine's loopback: (address, port), each once.
+
+    No program asks a proxy for what is on `localhost`, so these are shown at that very place.
+    """
+    found: dict[tuple[str, int], None] = {}
+    for rule in map(parse_rule, entries):
+        for address in _NEARBY:
+            if rule.port is not None and _is_nearby(rule, address):
+                found[address, rule.port] = None
+    return tuple(found)
+
+
+def _is_nearby(rule: HostRule, address: str) -> bool:
+    if rule.network is None:
+        return rule.name == "localhost" and not rule.below
+    return rule.network.is_loopback and ipaddress.ip_address(address) in rule.network
 
 
 def split_authority(text: str, *, default_port: int | None = None) -> tuple[str, int]:

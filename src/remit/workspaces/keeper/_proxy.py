@@ -1,11 +1,13 @@
 """The only way out for a command whose workspace names hosts: a proxy outside of its network namespace.
 
     command ── 127.0.0.1:7431 in the sandbox's own network ── [this process] ── the hosts of the list
+            ── listed ports of localhost, at the same place ──     "     ── the machine's localhost
 
 A helper enters the sandbox's network namespace, opens the listening socket there and hands it back: a socket
 stays where it was made, so this process accepts inside and connects outside, and nothing else of the machine
-can be reached from within. It speaks HTTP only: CONNECT, and requests with a whole address. It lives as long
-as the command, and is a process of its own since names are looked up by calls that wait.
+can be reached from within. It speaks HTTP only: CONNECT, and requests with a whole address. No program asks a
+proxy for `localhost`, so ports that the list names there are passed on as they are, whatever is spoken. It
+lives as long as the command, and is a process of its own since names are looked up by calls that wait.
 """
 
 from __future__ import annotations
@@ -24,7 +26,13 @@ from urllib.parse import urlsplit
 
 from remit.workspaces.keeper import _syscalls
 from remit.workspaces.keeper._loop import Loop
-from remit.workspaces.keeper._network_rules import Denied, NetworkRules, Target, split_authority
+from remit.workspaces.keeper._network_rules import (
+    Denied,
+    NetworkRules,
+    Target,
+    nearby_ports,
+    split_authority,
+)
 from remit.workspaces.keeper._plan import PROXY_PORT
 from remit.workspaces.keeper._workers import close_all_but
 
@@ -36,6 +44,8 @@ _IDLE_S: Final = 600.0
 _CHUNK_BYTES: Final = 65_536
 _MAX_DENIALS: Final = 20
 _MAX_DENIAL_CHARS: Final = 400
+_MAX_NEARBY: Final = 64
+"""Ports of localhost that are shown; the HTTP proxy reaches the others too."""
 _DROPPED: Final = ("proxy-connection", "proxy-authorization", "connection", "keep-alive", "host")
 
 
@@ -124,9 +134,10 @@ def _live(report: int, init_pid: int, hosts: tuple[str, ...], parent: int) -> No
         os.setsid()
         _syscalls.die_with_parent(signal.SIGKILL, parent=parent)
         close_all_but({0, 1, 2, report})
-        listener = _listen_inside(init_pid)
+        nearby = nearby_ports(hosts)[:_MAX_NEARBY]
+        listener, *others = _listen_inside(init_pid, nearby)
         _say(report, {"ready": True, "problem": None})
-        _Proxy(NetworkRules(hosts), report).serve(listener)
+        _Proxy(NetworkRules(hosts), nearby, report).serve(listener, others)
     except BaseException as error:  # noqa: BLE001  the keeper's code must not run on here
         problem = f"{type(error).__name__}: {error}"
     finally:
@@ -140,8 +151,15 @@ def _say(report: int, body: dict[str, Any]) -> None:
     os.write(report, json.dumps(body).encode() + b"\n")
 
 
-def _listen_inside(init_pid: int) -> socket.socket:
-    """A listening socket in the network of the sandbox, made by a helper that stays there.
+def _listen_inside(init_pid: int, nearby: Sequence[tuple[str, int]]) -> list[socket.socket]:
+    """Listening sockets in the network of the sandbox, made by a helper that stays there.
+
+    Args:
+        init_pid: Of the sandbox.
+        nearby: Addresses and ports beside the proxy's own.
+
+    Returns:
+        The proxy's own socket, then those nearby that could be opened.
 
     Raises:
         OSError: the namespace can't be entered.
@@ -152,8 +170,11 @@ def _listen_inside(init_pid: int) -> socket.socket:
         code = 1
         try:
             _syscalls.enter_namespace(f"/proc/{init_pid}/ns/net", _syscalls.CLONE_NEWNET)
-            inside = socket.create_server(("127.0.0.1", PROXY_PORT), backlog=128)
-            socket.send_fds(theirs, [b"x"], [inside.fileno()])
+            inside = [_listen("127.0.0.1", PROXY_PORT)]
+            for place in nearby:
+                with suppress(OSError):  # no IPv6 there, or the proxy's own port
+                    inside.append(_listen(*place))
+            socket.send_fds(theirs, [b"x"], [one.fileno() for one in inside])
             code = 0
         except OSError as error:
             with suppress(OSError):
@@ -162,34 +183,57 @@ def _listen_inside(init_pid: int) -> socket.socket:
             os._exit(code)
     theirs.close()
     with ours:
-        said, handles, _, _ = socket.recv_fds(ours, 1_000, 1)
+        said, handles, _, _ = socket.recv_fds(ours, 1_000, 1 + len(nearby))
     os.waitpid(pid, 0)
     if not handles:
         raise OSError(f"the sandbox's network can't be entered: {said[1:].decode('utf-8', 'replace')}")
-    return socket.socket(fileno=handles[0])
+    return [socket.socket(fileno=handle) for handle in handles]
+
+
+def _listen(address: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    return socket.create_server((address, port), family=family, backlog=128)
 
 
 class _Proxy:
-    def __init__(self, rules: NetworkRules, report: int) -> None:
+    def __init__(self, rules: NetworkRules, nearby: Sequence[tuple[str, int]], report: int) -> None:
         self._rules = rules
+        self._nearby = nearby
         self._report = report
         self._denied: set[str] = set()
         self._slots = threading.BoundedSemaphore(_MAX_CONNECTIONS)
 
-    def serve(self, listener: socket.socket) -> None:
+    def serve(self, listener: socket.socket, others: Sequence[socket.socket]) -> None:
+        for one in others:
+            threading.Thread(target=self._accept, args=(one, self._pass_on), daemon=True).start()
+        self._accept(listener, self._answer)
+
+    def _accept(self, listener: socket.socket, serve: Callable[[socket.socket], None]) -> None:
         while True:
             client, _ = listener.accept()
             self._slots.acquire()
-            threading.Thread(target=self._serve_one, args=(client,), daemon=True).start()
+            threading.Thread(target=self._serve_one, args=(client, serve), daemon=True).start()
 
-    def _serve_one(self, client: socket.socket) -> None:
+    def _serve_one(self, client: socket.socket, serve: Callable[[socket.socket], None]) -> None:
         try:
             with client:
-                self._answer(client)
+                serve(client)
         except (OSError, ValueError):
             pass  # a client that went away, or a host that broke off: both see their socket close
         finally:
             self._slots.release()
+
+    def _pass_on(self, client: socket.socket) -> None:
+        """Joins a client with the machine's own port of that number, in whichever family somebody listens."""
+        address, port = client.getsockname()[:2]
+        others = [other for other, its_port in self._nearby if its_port == port and other != address]
+        try:
+            server = _connect(Target("localhost", port, (address, *others)))
+        except OSError as error:
+            self._note(f"localhost:{port} of this machine can't be reached: {error.strerror or error}")
+            return
+        with server:
+            _relay(client, server)
 
     def _answer(self, client: socket.socket) -> None:
         client.settimeout(_HEAD_TIMEOUT_S)
