@@ -104,6 +104,10 @@ def test_a_person_is_asked(line: CommandLine) -> None:
     history = line.run("undo", newest["id"])
     assert history.returncode == 0, history.stderr
     assert line.read() == BROKEN
+    again = line.run("undo", newest["id"])
+    assert again.returncode != 0
+    assert "was taken back already" in again.stderr
+    assert f"remit patch {newest['id']} --apply" in again.stderr
 
 
 def test_ctrl_c_at_the_question_changes_nothing(line: CommandLine) -> None:

@@ -18,7 +18,7 @@ from remit.contract import RunView
 from remit.errors import NodeError, NotFound, PreconditionFailed
 from remit.host import ByHand, PatchPlace, branches_of, check_discardable, deliver_by_hand
 from remit.node_agent import node_folder
-from remit.primitives import SystemClock
+from remit.primitives import SystemClock, format_time
 from remit.runs import StoredRun, newest_delivery
 from remit.storage import SqliteStore
 from remit.workspaces import Deliveries, Outcome, WorkspaceSettings, has_branches, settle_died
@@ -198,8 +198,18 @@ def undo_patch(wanted: str) -> int:
         if died is not None:
             say(f"nothing in {root} differs from before run {view.id}")
             return 0
-        raise PreconditionFailed(f"run {view.id} has nothing delivered that could be taken back")
+        raise PreconditionFailed(f"run {view.id} {_why_nothing_is_left(view.id)}")
     return 0
+
+
+def _why_nothing_is_left(run_id: str) -> str:
+    with open_reader() as reader:
+        history = reader.read_history(run_id) if reader is not None else ()
+    acts = [entry.at for entry in history if entry.type == "delivery.undone"]
+    if acts:
+        again = f"`remit patch {run_id} --apply` applies it again"
+        return f"was taken back already, at {format_time(acts[-1])}; {again}"
+    return "has nothing delivered that could be taken back"
 
 
 async def _settle_in_place(stored: StoredRun) -> Path | None:
