@@ -273,12 +273,35 @@ async def test_a_secret_that_isnt_there_is_told_before_anything_runs(tmp_path: P
 
 
 async def test_a_cached_setup_costs_nothing(tmp_path: Path) -> None:
-    """Once its base is known a preparation opens no checkout and runs nothing."""
+    """Once its base is known a preparation opens no checkout and runs nothing; nor does a new process."""
     root = make_repository(tmp_path / "repo", IGNORED)
-    async with node_of(tmp_path, root, setup=["sleep 0.3; mkdir deps"]) as node:
-        await node.prepare()
-        began = time.monotonic()
-        prepared = await node.prepare("run_2")
-        assert prepared.cached
-        assert time.monotonic() - began < 3
-        assert list((tmp_path / "data" / "checkouts").iterdir()) == []
+    counted = tmp_path / "counted"
+    counted.mkdir()
+    setup = [f"echo ran >> {counted}/runs; mkdir deps"]
+    for _ in range(2):
+        async with node_of(tmp_path, root, setup=setup, mounts=[f"{counted}:rw"]) as node:
+            await node.prepare()
+            prepared = await node.prepare("run_2")
+            assert prepared.cached
+            assert list((tmp_path / "data" / "checkouts").iterdir()) == []
+    assert (counted / "runs").read_text() == "ran\n"
+
+
+async def test_setup_has_a_network_of_its_own(tmp_path: Path) -> None:
+    """What `setup_network` lists is setup's alone; without it setup has what commands have."""
+    root = make_repository(tmp_path / "repo", IGNORED)
+    options: dict[str, Any] = {"setup": ["mkdir deps; echo proxy=$https_proxy > deps/made"], "checks": []}
+    proxy = "http://127.0.0.1:7431"
+    cases: dict[str, tuple[dict[str, Any], list[str], int]] = {
+        "run_1": ({"setup_network": ["localhost:1"]}, [f"proxy={proxy}", "own="], 1),
+        "run_2": ({"setup_network": False, "network": ["localhost:1"]}, ["proxy=", f"own={proxy}"], 2),
+        "run_3": ({"network": ["localhost:1"]}, [f"proxy={proxy}", f"own={proxy}"], 2),
+        "run_4": ({"network": ["localhost:2"]}, [f"proxy={proxy}", f"own={proxy}"], 3),
+    }
+    for run_id, (network, told, count) in cases.items():
+        async with node_of(tmp_path, root, **options, **network) as node:
+            await node.open(run_id)
+            answer = await node.tool("run_shell", run_id, command="cat deps/made; echo own=$https_proxy")
+            assert answer.content.splitlines()[:2] == told, network
+            await node.cleanup(run_id)
+        assert len(made(node)) == count, network

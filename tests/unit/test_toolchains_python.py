@@ -254,6 +254,16 @@ def test_settings_decide_over_what_is_found(layout: Layout) -> None:
     assert listed.read_only == (base,)
     assert listed.writable == (shared,)
     assert listed.path == (str(base / "bin"),)
+    named = find_toolchains(
+        layout.root,
+        environ={},
+        home=layout.home,
+        wanted=(base,),
+        path=(shared,),
+        mounts=(Mount(source=layout.interpreter(layout.base / "opt" / "more")),),
+    )
+    assert named.path == (str(shared), str(base / "bin"))
+    assert named.writable == ()
 
 
 def test_conda_environment_is_shown(layout: Layout) -> None:
