@@ -230,6 +230,10 @@ async def test_what_is_missing_is_named_before_anything_is_spent(tmp_path: Path)
         "the command lint can't be started: there is no no-such-linter in the sandbox",
         "the host no-such-host.invalid:443 can't be looked up; commands won't reach it",
     ]
+    async with node_of(tmp_path, root, commands=commands, checks=["lint"]) as node:
+        prepared = await node.prepare()
+    (said,) = (note for note in prepared.notes if "lint" in note)
+    assert said.startswith("the check lint can't be run: no-such-linter can't be started: it, or the interp")
 
 
 async def test_a_list_needs_the_sandbox_that_can_hold_it(tmp_path: Path) -> None:

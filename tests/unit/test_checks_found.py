@@ -249,6 +249,16 @@ def test_the_gate(gate: Gate, base: int | None, result: int | None, verdict: str
             None,
             "pytest can't be started: no such program",
         ),
+        (
+            {
+                "exit_code": None,
+                "status": "failed_to_start",
+                "message": "bwrap: execvp pytest: No such file or directory",
+            },
+            None,
+            "pytest can't be started: it, or the interpreter that it names, isn't in the sandbox; install it "
+            "in the project's environment, or name its folder in the workspace's `path`",
+        ),
     ],
 )
 async def test_how_a_check_ends(

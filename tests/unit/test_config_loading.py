@@ -93,6 +93,7 @@ def test_a_relative_root_is_a_place_without_steps_and_links(home: Path, tmp_path
     assert [mount.source for mount in config.workspaces["app"].mounts] == [tmp_path / "data"]
 
 
+_WORKSPACE = '[[nodes.local.workspaces]]\nref = "a"\nroot = "."\n'
 BAD = [
     ("[host\n", "line 1"),
     ("[host]\nmax_runing = 1\n", "host.max_runing"),
@@ -110,6 +111,18 @@ BAD = [
     ('[prices."x:y"]\ninput_usd_per_mtok = 1\n', "prices.x:y"),
     ('[[nodes.local.workspaces]]\nref = "a"\nroot = "."\nchecks = ["no"]\n', "nodes.local.workspaces.0"),
     ('[host]\nlisten = "7433"\n', "host.listen"),
+    (
+        f'{_WORKSPACE}toolchains = "node"\n',
+        "`nodes.local.workspaces.0.toolchains`: must be 'auto', 'none', or",
+    ),
+    (
+        f'{_WORKSPACE}network = "a.example:443"\n',
+        "`nodes.local.workspaces.0.network`: must be true, false, or a",
+    ),
+    (
+        f"{_WORKSPACE}setup_network = 443\n",
+        "`nodes.local.workspaces.0.setup_network`: must be true, false, or",
+    ),
 ]
 
 

@@ -124,7 +124,10 @@ def test_nonsense_in_package_json_finds_nothing(layout: Layout, text: str) -> No
 def test_caches_of_package_managers_without_their_settings(layout: Layout) -> None:
     """Downloads of npm, pnpm and yarn are caches; the folders that hold tokens beside them aren't shown."""
     layout.write(layout.root / "package.json", "{}")
-    wanted = (".npm/_cacache", ".local/share/pnpm/store", ".cache/yarn", ".yarn/berry/cache")
+    wanted = (
+        *(".npm/_cacache", ".local/share/pnpm/store", ".pnpm-store", ".cache/yarn", ".yarn/berry/cache"),
+        ".cache/node/corepack",
+    )
     for name in wanted:
         layout.write(layout.home / name / "content")
     layout.write(layout.home / ".npmrc", "//registry.example/:_authToken=secret")

@@ -80,7 +80,12 @@ async def find_facts(
 
 async def _missing_commands(checkout: Checkout, settings: WorkspaceSettings) -> tuple[str, ...]:
     """Which named commands aren't there in the sandbox."""
-    programs = {command.executable: command.id for command in settings.commands}
+    # Of a check's own the check says it.
+    programs = {
+        command.executable: command.id
+        for command in settings.commands
+        if command.id not in (settings.checks or ())
+    }
     if not programs:
         return ()
     script = 'for program; do command -v "$program" >/dev/null || printf "%s\\n" "$program"; done'

@@ -5,6 +5,8 @@ Where the workspace names no checks they are found from the project's files (`_f
 
 from __future__ import annotations
 
+import errno
+import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -116,9 +118,19 @@ async def run_check(
     )
     problem = None
     if result.status == "failed_to_start":
-        problem = f"{check.argv[0]} can't be started: {result.message or 'it is missing'}"
+        problem = f"{check.argv[0]} can't be started: {_why_not(result)}"
     text = clip_text(result.text, max_bytes=_TAIL_BYTES).text
     return CheckRun(exit=_exit_of(result), ms=result.duration_ms, tail=text, problem=problem)
+
+
+def _why_not(result: CommandResult) -> str:
+    """Why a command wasn't started; the system says the same of a script whose interpreter is missing."""
+    if result.message is None or result.message.endswith(os.strerror(errno.ENOENT)):
+        return (
+            "it, or the interpreter that it names, isn't in the sandbox; install it in the project's "
+            "environment, or name its folder in the workspace's `path`"
+        )
+    return result.message
 
 
 def _exit_of(result: CommandResult) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
@@ -156,6 +156,20 @@ class WorkspaceSettings(Model):
         if value == "in_place":
             raise ValueError("work in place is asked for run by run: `remit run --in-place`")
         return value
+
+    @field_validator("toolchains", mode="before")
+    @classmethod
+    def _toolchain_words(cls, value: object) -> object:
+        if value not in ("auto", "none") and not isinstance(value, (list, tuple)):
+            raise ValueError("must be 'auto', 'none', or a list of absolute folders")
+        return cast("object", value)
+
+    @field_validator("network", "setup_network", mode="before")
+    @classmethod
+    def _network_words(cls, value: object) -> object:
+        if value is not None and not isinstance(value, (bool, list, tuple)):
+            raise ValueError('must be true, false, or a list of hosts, such as ["example.com:443"]')
+        return cast("object", value)
 
     @field_validator("toolchains")
     @classmethod
