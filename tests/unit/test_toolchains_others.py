@@ -146,6 +146,22 @@ def test_caches_only_for_languages_that_are_used(layout: Layout) -> None:
     assert layout.find().caches == (layout.home / "go/pkg/mod",)
 
 
+def test_every_cache_of_compiled_languages(layout: Layout) -> None:
+    """What Cargo, Go, Maven and Gradle have downloaded, beside files with credentials, which aren't shown."""
+    for mark in ("Cargo.toml", "go.mod", "pom.xml"):
+        layout.write(layout.root / mark)
+    wanted = (
+        *(".cargo/registry", ".cargo/git", "go/pkg/mod", ".m2/repository", ".m2/wrapper/dists"),
+        *(".gradle/caches", ".gradle/wrapper/dists"),
+    )
+    for name in wanted:
+        layout.write(layout.home / name / "content")
+    for name in (".cargo/credentials.toml", ".m2/settings.xml", ".gradle/gradle.properties"):
+        layout.write(layout.home / name, "secret")
+    found = layout.find()
+    assert set(found.caches) == {layout.home / name for name in wanted}
+
+
 # ---- Rust
 
 
