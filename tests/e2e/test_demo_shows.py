@@ -39,3 +39,17 @@ def test_it_works_without_signs_and_with_strange_settings(tmp_path: Path) -> Non
     done = line.run("demo", PYTHONIOENCODING="ascii", REMIT_POOLS__DEFAULT="7")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.isascii()
+
+
+def test_where_it_cant_begin_it_leaves_nothing(tmp_path: Path) -> None:
+    """Without a data folder, or without git: one sentence, exit 2, and no repository is left behind."""
+    line = CommandLine.make(tmp_path)
+    (line.folder / "tmp").mkdir()
+    (line.folder / "file").touch()
+    runs = (
+        line.run("demo", TMPDIR=str(line.folder / "tmp"), REMIT_HOME=str(line.folder / "file" / "data")),
+        line.run("demo", TMPDIR=str(line.folder / "tmp"), PATH="/nowhere"),
+    )
+    for done in runs:
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.stderr
+    assert list((line.folder / "tmp").iterdir()) == []

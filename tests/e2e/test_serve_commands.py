@@ -169,7 +169,12 @@ def test_what_needs_a_host_or_a_key_says_so(tmp_path: Path) -> None:
     unreachable = remit("ps", "--host", nobody, REMIT_API_KEY="rk_x")
     assert unreachable.returncode == 69
     assert "remit serve" in unreachable.stderr
-    for done in (keyless, unreachable):
+    no_key = remit("ps", "--host", nobody, REMIT_API_KEY="sk-somebody-elses")
+    no_header = remit("ps", "--host", nobody, REMIT_API_KEY="rk_ключ")
+    for done in (no_key, no_header):
+        assert (done.returncode, "REMIT_API_KEY" in done.stderr, "rk_" in done.stderr) == (2, True, True)
+        assert "somebody" not in done.stderr
+    for done in (keyless, unreachable, no_key, no_header):
         assert done.stderr.count("\n") == 1
     wrong = remit("run", "x", "--host", nobody, "--config", "x.toml", REMIT_API_KEY="rk_x")
     assert wrong.returncode == 2

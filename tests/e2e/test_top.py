@@ -162,6 +162,7 @@ def test_a_picture_as_json_moves_no_terminal(capsys: pytest.CaptureFixture[str])
         costs={},
         work=[_work("run_1.work-1.t1", "tool", label)],
     )
+    assert next(top_lines(picture, Glyphs())).plain.endswith("1 queued")  # no cost where nothing runs
     print_picture(picture, as_json=True)
     out = capsys.readouterr().out
     assert label in {one["label"] for one in json.loads(out)["work"]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from decimal import Decimal
 from pathlib import Path
 
@@ -154,6 +155,24 @@ def test_unreadable_and_odd_files(home: Path, tmp_path: Path) -> None:
         load(home, tmp_path / "p")
 
 
+def test_settings_of_ones_own_that_cant_be_looked_at(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With another user's HOME (`sudo -u`, `su`) the settings' place is named, and what to set."""
+    real = Path.stat
+
+    def closed(self: Path, *, follow_symlinks: bool = True) -> os.stat_result:
+        if self.is_relative_to(home):
+            raise PermissionError(13, "Permission denied", str(self))
+        return real(self, follow_symlinks=follow_symlinks)
+
+    monkeypatch.setattr(Path, "stat", closed)
+    with pytest.raises(ConfigError, match="can't be read: Permission denied; set HOME or XDG_CONFIG_HOME"):
+        load(home, tmp_path)
+    with pytest.raises(ConfigError, match=r"can't be read: Permission denied$"):
+        load(tmp_path, tmp_path, named=home / "remit.toml")
+
+
 def test_environment_settings() -> None:
     """REMIT_A__B is a.b, JSON where it parses; names with meanings of their own aren't settings."""
     found = environment_settings(
@@ -234,8 +253,11 @@ def test_the_default_model(home: Path, tmp_path: Path, monkeypatch: pytest.Monke
     assert claude.pools["default"].members[0].model == "anthropic:claude-sonnet-5-5"
     assert claude.get_provider("anthropic").kind == "anthropic"
     monkeypatch.setattr(loading, "find_local_server", lambda: None)
-    with pytest.raises(ConfigError, match=r"set OPENAI_API_KEY, .* or OPENROUTER_API_KEY, or name one"):
+    with pytest.raises(
+        ConfigError, match=r"set OPENAI_API_KEY, .* or OPENROUTER_API_KEY, or name one"
+    ) as none:
         with_default_model(load(home, tmp_path))
+    assert "[pools.default]" in none.value.message  # `remit serve` and `remit models` take no --model
 
 
 @pytest.mark.parametrize(

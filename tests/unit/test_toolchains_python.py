@@ -375,6 +375,29 @@ def test_links_and_scripts_on_path_bring_what_they_need(layout: Layout) -> None:
     assert shown == {programs, base, venv, scripted, jdk, go, node / "lib/node_modules", modules}
 
 
+def test_a_link_into_a_folder_of_another_user_is_passed_over(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder on PATH with one link into a place that is closed to us stops no run."""
+    programs, closed = layout.home / "bin", layout.base / "root"
+    programs.mkdir()
+    closed.mkdir()
+    (programs / "tool").symlink_to(closed / "bin" / "tool")
+    real = os.lstat
+
+    def lstat(path: str | Path, **more: int) -> os.stat_result:
+        if Path(path).is_relative_to(closed):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path, **more)
+
+    def stat(self: Path, *, follow_symlinks: bool = True) -> os.stat_result:
+        return os.stat(self) if follow_symlinks else lstat(self)
+
+    monkeypatch.setattr(os, "lstat", lstat)
+    monkeypatch.setattr(Path, "stat", stat)
+    assert layout.find(programs).read_only == (programs,)
+
+
 def test_a_repository_decides_nothing_of_what_is_shown(layout: Layout) -> None:
     """R34, R36: an environment that came with a stranger's repository names an interpreter, or nothing."""
     base = layout.interpreter(layout.home / ".pyenv" / "versions" / "3.12.1")

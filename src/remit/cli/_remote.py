@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from types import TracebackType
@@ -18,18 +19,27 @@ from remit.primitives import parse_time
 from remit.runs import AttemptRow, HistoryEntry, StoredRun
 
 _PAGE = 1_000
+_LOOKS_LIKE_A_KEY = re.compile(r"rk_[!-~]+")
 
 
 def secret_for_host() -> str:
     """The key that goes with `--host`.
 
     Raises:
-        InvalidRequest: There is none.
+        InvalidRequest: There is none, or what REMIT_API_KEY holds can't be one.
     """
     secret = find_secret(data_folder(os.environ), os.environ)
     if secret is None:
         raise InvalidRequest(
             "no key for the host: set REMIT_API_KEY (`remit keys create` makes one where the host runs)"
+        )
+    if not _LOOKS_LIKE_A_KEY.fullmatch(secret):
+        holder = (
+            "REMIT_API_KEY" if os.environ.get("REMIT_API_KEY", "").strip() else "the data folder's api-key"
+        )
+        raise InvalidRequest(
+            f"{holder} holds no key of a host: those begin with `rk_`; `remit keys create` makes one for "
+            "REMIT_API_KEY"
         )
     return secret
 

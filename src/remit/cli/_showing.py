@@ -10,7 +10,7 @@ import tempfile
 import time
 from importlib.resources import as_file, files
 from pathlib import Path
-from shutil import copytree, ignore_patterns, which
+from shutil import copytree, ignore_patterns, rmtree, which
 from typing import Final
 
 from rich.console import Console
@@ -27,7 +27,7 @@ from remit.cli._report import print_report
 from remit.cli._screen import console_on, glyphs_of
 from remit.cli._trees import changed_paths, read_tree
 from remit.cli._words import plain, program_name, say
-from remit.config import load_config
+from remit.config import data_folder, load_config, make_data_folder
 from remit.contract import RunRequest, RunView
 from remit.errors import ConfigError
 from remit.primitives import SystemClock
@@ -42,9 +42,14 @@ def show_it() -> int:
     """The whole demonstration; 0 when everything that it shows was found to be so."""
     started = time.monotonic()
     show = _Show()
+    make_data_folder(data_folder(os.environ))  # where it can't be, no repository is left behind either
     with as_file(files("remit.cli") / "demo" / "data") as data:
         folder = Path(os.path.realpath(tempfile.mkdtemp(prefix="remit-demo-")))
-        first = make_repository(data / "repository", folder / "slugs")
+        try:
+            first = make_repository(data / "repository", folder / "slugs")
+        except BaseException:
+            rmtree(folder)
+            raise
         show.say(f"A small repository with a failing test: {first}")
         completed = show.part("1. A run that completes", place_of(first, data / "replies.yaml"), _REQUEST)
         if completed.view is None:

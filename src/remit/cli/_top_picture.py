@@ -58,11 +58,12 @@ def top_lines(picture: HostPicture, glyphs: Glyphs) -> Iterator[Text]:
 def _head(picture: HostPicture, glyphs: Glyphs) -> Text:
     host, dot = picture.host, f" {glyphs.dot} "
     known = [cost for cost in picture.costs.values() if cost is not None]
+    cost = f"{money(sum(known))} so far" if known else "cost unknown" if picture.costs else None
     parts = [
         f"{one_line(str(host['status']), width=20)}",
         f"{host['running']} of {host['max_running']} running",
         f"{host['queued']} queued",
-        f"{money(sum(known))} so far" if known else "cost unknown",
+        *([] if cost is None else [cost]),  # where nothing runs, nothing is to be said of it
     ]
     return Text.assemble((picture.url, "bold"), dot, dot.join(parts))
 

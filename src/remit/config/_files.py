@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import stat
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ from remit.errors import ConfigError
 
 FILE_NAME = "remit.toml"
 _LARGEST_BYTES = 1 << 20
+_ISNT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,14 +63,23 @@ def find_config_files(
     """
     files: list[ConfigFile] = []
     own = user_config_file(environment)
-    if own.is_file():
+    if _is_file(own, advice="; set HOME or XDG_CONFIG_HOME to a folder of yours"):
         files.append(read_config_file(own))
     nearest = named if named is not None else _nearest(folder)
-    if named is not None and not named.is_file():
+    if named is not None and not _is_file(named):
         raise ConfigError(f"{named} isn't there; name an existing file with --config")
     if nearest is not None and all(not _same(nearest, file.path) for file in files):
         files.append(read_config_file(nearest.absolute()))
     return tuple(files)
+
+
+def _is_file(path: Path, *, advice: str = "") -> bool:
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except OSError as error:  # such as a HOME that is another user's, after `su` or `sudo`
+        if error.errno in _ISNT_THERE:
+            return False
+        raise ConfigError(f"{path} can't be read: {error.strerror or error}{advice}") from None
 
 
 def _nearest(folder: Path) -> Path | None:

@@ -124,7 +124,7 @@ def with_default_model(config: Config) -> Config:
     keys = [table.api_key_env for table in IMPLICIT_PROVIDERS.values() if table.api_key_env is not None]
     raise ConfigError(
         f"no model to run with: set {', '.join(keys[:-1])} or {keys[-1]}, or name one with "
-        "--model NAME:MODEL; `remit demo` needs none",
+        "--model NAME:MODEL or in [pools.default] of a remit.toml; `remit demo` needs none",
         param="model",
     )
 

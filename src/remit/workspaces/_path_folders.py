@@ -75,7 +75,7 @@ def _leads(folder: Path) -> Iterator[tuple[Path, Path]]:
     for number, entry in enumerate(_entries(folder)):
         if number >= _MAX_FILES:
             return
-        if entry.is_symlink():
+        if os.path.islink(entry):
             yield from ((entry, hop) for hop in _hops(entry))
         elif (interpreter := _interpreter_of(entry)) is not None:
             yield entry, interpreter
@@ -84,9 +84,11 @@ def _leads(folder: Path) -> Iterator[tuple[Path, Path]]:
 def _hops(link: Path) -> Iterator[Path]:
     """Every place on the way of a link: each must be there for the next to be found."""
     for _ in range(_MAX_LINKS):
-        if not link.is_symlink():
+        try:
+            leads_to = os.readlink(link)
+        except OSError:  # no link, or in a folder that is closed to us
             return
-        link = Path(os.path.normpath(link.parent / os.readlink(link)))
+        link = Path(os.path.normpath(link.parent / leads_to))
         yield link
 
 
