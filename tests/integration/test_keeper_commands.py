@@ -391,3 +391,15 @@ async def test_a_command_holds_nothing_of_its_gate(tmp_path: Path) -> None:
             checkout, "for fd in /proc/self/fd/*; do readlink $fd; done; ls /proc/self/fd | wc -l"
         )
         assert seen.text.splitlines()[-1] == "4", seen.text  # stdin, stdout, stderr, and the listing's own
+
+
+async def test_orphans_that_come_and_go_cost_no_exit_code(checkout: Checkout) -> None:
+    """A command whose last orphans end beside it keeps its exit code: none is killed before it is told."""
+    script = "for n in 1 2 3 4 5 6; do (sleep 0.0$n &); done; sleep 0.03; exit 3"
+
+    async def once() -> int | None:
+        return (await run(checkout, script)).exit_code
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(once()) for _ in range(60)]
+    assert {task.result() for task in tasks} == {3}

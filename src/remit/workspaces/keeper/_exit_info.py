@@ -13,8 +13,8 @@ _LAYOUT: Final = struct.Struct("=QQ11Ii")
 _PIDFD_GET_INFO: Final = (3 << 30) | (_LAYOUT.size << 16) | (0xFF << 8) | 11
 
 
-def signal_that_ended(pidfd: int) -> int | None:
-    """The signal that ended the process; None: it exited, or this kernel doesn't tell."""
+def wait_status(pidfd: int) -> int | None:
+    """How it ended, as `wait` tells a parent; None: it isn't reaped, or this kernel doesn't tell."""
     request = bytearray(_LAYOUT.pack(_PIDFD_INFO_EXIT, *([0] * 13)))
     try:
         fcntl.ioctl(pidfd, _PIDFD_GET_INFO, request)
@@ -23,5 +23,10 @@ def signal_that_ended(pidfd: int) -> int | None:
     values = _LAYOUT.unpack(request)
     if not values[0] & _PIDFD_INFO_EXIT:
         return None
-    status = values[-1]
-    return os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+    return values[-1]
+
+
+def signal_that_ended(pidfd: int) -> int | None:
+    """The signal that ended the process; None: it exited, or nobody can tell."""
+    status = wait_status(pidfd)
+    return os.WTERMSIG(status) if status is not None and os.WIFSIGNALED(status) else None

@@ -17,7 +17,7 @@ import os
 import resource
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from remit.workspaces.keeper import _forsaken, _processes, _syscalls
 from remit.workspaces.keeper._confinement import Ending, PidsGroup, Streams, WhenEnded
-from remit.workspaces.keeper._exit_info import signal_that_ended
+from remit.workspaces.keeper._exit_info import signal_that_ended, wait_status
 from remit.workspaces.keeper._loop import Loop
 from remit.workspaces.keeper._plan import Limits
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _LOOK_AGAIN_S = 0.000_2
 _LOOK_SLOWLY_S = 0.016
+_SURE_LOOKS = 4
 _STUCK_S = 2.0
 _MAX_LEFTOVERS = 32
 # A sandboxed command is the first to go when the machine runs out of memory, never the node.
@@ -79,7 +80,9 @@ class Jail:
         self._init_handle = -1
         self._init_gone = False
         self._command_handle = -1
-        self._command_pid = 0
+        self._wait_status: int | None = None
+        self._asleep = 0
+        """How often in a row init was seen asleep, with the command reaped."""
         self._killed = False
         self._leftovers: tuple[str, ...] = ()
         self._group: PidsGroup | None = None
@@ -225,23 +228,24 @@ class Jail:
         if self._command_handle >= 0 or self._init_gone or self._killed:
             return
         children = _processes.children_of(self._init_pid)
-        for pid in children:
-            if _processes.inner_pid(pid) == _COMMAND_PID:
-                self._watch_command(pid)
+        if children:
+            # One that isn't among them has ended, unless it was left out as others came and went.
+            if self._watch_command(children):
                 return
-        if children:  # only what it left behind
-            self._command_ended()
+            if not self._watch_command(_processes.scan_for_children(self._init_pid)):
+                self._command_ended()
             return
         self._loop.after(delay_s, lambda: self._look_for_command(min(_LOOK_SLOWLY_S, delay_s * 2)))
 
-    def _watch_command(self, pid: int) -> None:
-        try:
-            self._command_handle = os.pidfd_open(pid)
-        except OSError:
-            self._command_ended()
-            return
-        self._command_pid = pid
-        self._loop.watch(self._command_handle, readable=self._command_ended)
+    def _watch_command(self, children: Sequence[int]) -> bool:
+        """Has itself told of the command's end, if it is among them."""
+        for pid in children:
+            if _processes.inner_pid(pid) == _COMMAND_PID:
+                with suppress(OSError):
+                    self._command_handle = os.pidfd_open(pid)
+                    self._loop.watch(self._command_handle, readable=self._command_ended)
+                    return True
+        return False
 
     def _command_ended(self) -> None:
         if self._command_handle >= 0:
@@ -255,18 +259,27 @@ class Jail:
         self._end_when_told(_LOOK_AGAIN_S)
 
     def _end_when_told(self, delay_s: float) -> None:
-        """Kills what is left once init has passed the exit code on; alone, init ends by itself."""
+        """Kills what is left once the exit code is known; alone, init ends by itself."""
         if self._killed or self._init_gone:
             return
-        # Init reaps the command, passes its exit code on, and only then sleeps again. In this order: else it
-        # may have slept before it reaped, and be killed with the exit code still in its hands.
-        children = _processes.children_of(self._init_pid)
-        init = _processes.read_process(self._init_pid)
-        told = init is not None and init.state == "S" and self._command_pid not in children
-        if told and children:
+        if self._is_told() and _processes.children_of(self._init_pid):
             self.end()
             return
         self._loop.after(delay_s, lambda: self._end_when_told(min(_LOOK_SLOWLY_S, delay_s * 2)))
+
+    def _is_told(self) -> bool:
+        """Whether the exit code doesn't hang on init any more."""
+        if self._command_handle >= 0:
+            self._wait_status = wait_status(self._command_handle)
+            if self._wait_status is not None:
+                return True
+        # A kernel that doesn't tell: init reaps the command, passes its exit code on, and only then sleeps
+        # again. In this order: else it may have slept before it reaped. And more than once: a process is
+        # shown as asleep already while it reaps.
+        reaped = self._command_handle < 0 or _processes.is_reaped(self._command_handle)
+        init = _processes.read_process(self._init_pid)
+        self._asleep = self._asleep + 1 if reaped and init is not None and init.state == "S" else 0
+        return self._asleep >= _SURE_LOOKS
 
     def pids(self) -> tuple[int, ...]:
         """Every process inside that runs now; before there is an inside, bubblewrap's own."""
@@ -344,6 +357,8 @@ class Jail:
 
     def _ending(self) -> Ending:
         code = _find(self._status, "exit-code")
+        if self._wait_status is not None:  # known before init was killed, which it may have been told for
+            code = _exit_code_of(self._wait_status)
         if self._problem is not None:
             return Ending(problem=self._problem)
         if code is None and not self._killed:
@@ -378,6 +393,11 @@ class Jail:
         # An ended process is counted until the kernel has let go of it, a little after it can be waited for.
         if not group.remove() and tries:
             self._loop.after(0.02, lambda: self._remove_group(group, tries=tries - 1))
+
+
+def _exit_code_of(status: int) -> int:
+    """As bubblewrap and shells tell it."""
+    return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
 def _dying_with(keeper: int) -> Callable[[], None]:

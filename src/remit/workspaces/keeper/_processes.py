@@ -41,8 +41,22 @@ def read_process(pid: int) -> Process | None:
     return Process(pid, int(fields[1]), int(fields[2]), fields[0].decode(), int(fields[19]))
 
 
+def is_reaped(handle: int) -> bool:
+    """Whether the process of a pidfd has ended and its parent has taken note."""
+    try:
+        signal.pidfd_send_signal(handle, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:  # it has another user by now
+        return False
+    return False
+
+
 def children_of(pid: int) -> tuple[int, ...]:
-    """Direct children of a process, all its threads' together."""
+    """Direct children of a process, all its threads' together.
+
+    The kernel may leave one out while the list changes, as when another child ends or an orphan comes.
+    """
     try:
         threads = os.listdir(f"/proc/{pid}/task")
     except OSError:
@@ -53,13 +67,14 @@ def children_of(pid: int) -> tuple[int, ...]:
             found += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_bytes().split())
         except FileNotFoundError:
             if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):  # kernel built without it
-                return _scan_for_children(pid)
+                return scan_for_children(pid)
         except OSError:
             continue
     return tuple(found)
 
 
-def _scan_for_children(pid: int) -> tuple[int, ...]:
+def scan_for_children(pid: int) -> tuple[int, ...]:
+    """Direct children of a process, by a look at every process there is: dear, but none is left out."""
     numbers = (int(name) for name in os.listdir("/proc") if name.isdigit())
     seen = (read_process(number) for number in numbers)
     return tuple(process.pid for process in seen if process and process.parent == pid)
