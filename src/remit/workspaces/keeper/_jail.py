@@ -81,6 +81,7 @@ class Jail:
         self._init_gone = False
         self._command_handle = -1
         self._wait_status: int | None = None
+        """How the command ended, where init is killed before it may have told that."""
         self._asleep = 0
         """How often in a row init was seen asleep, with the command reaped."""
         self._killed = False
@@ -263,16 +264,16 @@ class Jail:
         if self._killed or self._init_gone:
             return
         if self._is_told() and _processes.children_of(self._init_pid):
+            if self._command_handle >= 0:
+                self._wait_status = wait_status(self._command_handle)
             self.end()
             return
         self._loop.after(delay_s, lambda: self._end_when_told(min(_LOOK_SLOWLY_S, delay_s * 2)))
 
     def _is_told(self) -> bool:
         """Whether the exit code doesn't hang on init any more."""
-        if self._command_handle >= 0:
-            self._wait_status = wait_status(self._command_handle)
-            if self._wait_status is not None:
-                return True
+        if self._command_handle >= 0 and wait_status(self._command_handle) is not None:
+            return True
         # A kernel that doesn't tell: init reaps the command, passes its exit code on, and only then sleeps
         # again. In this order: else it may have slept before it reaped. And more than once: a process is
         # shown as asleep already while it reaps.
@@ -357,7 +358,7 @@ class Jail:
 
     def _ending(self) -> Ending:
         code = _find(self._status, "exit-code")
-        if self._wait_status is not None:  # known before init was killed, which it may have been told for
+        if self._wait_status is not None:
             code = _exit_code_of(self._wait_status)
         if self._problem is not None:
             return Ending(problem=self._problem)
