@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 
 from remit.contract import RunView
-from remit.errors import RemitError
 from remit.events import TERMINAL_TYPES, Ephemeral, Event
 from remit.primitives import Clock
 from remit.runs._naming import name_in_host
@@ -110,5 +109,5 @@ class Feed:
                 stored.add_done_callback(viewer.nudge)
                 await viewer.wake.wait()
                 stored.cancel()
-        except* RemitError as errors:
+        except ExceptionGroup as errors:  # by `except*` it stayed in a group, before Python 3.11.4
             raise errors.exceptions[0] from None

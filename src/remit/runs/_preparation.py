@@ -49,18 +49,23 @@ async def prepare_run(context: RunContext, journal: RunJournal, work: RunWork) -
             for pool in _distinct(context):
                 group.create_task(pool.prepare())
             node = group.create_task(_prepare_node(context, journal, work))
-    except* OwnershipError as errors:
-        raise errors.exceptions[0] from None
-    except* NodeError as errors:
-        _tell_why(journal, errors.exceptions[0])
-        said = _leaf(errors.exceptions[0])
-        raise Ended(Terminal.of("workspace", _reason(said)), detail=str(said)) from None
-    except* (RemitError, ImportError) as errors:
-        _tell_why(journal, errors.exceptions[0])
-        raise Ended(
-            Terminal.of("workspace", "unavailable"), detail=str(_leaf(errors.exceptions[0]))
-        ) from None
+    except ExceptionGroup as errors:  # what `except*` raises stays in a group, before Python 3.11.4
+        raise _end_of(errors, journal) from None
     return node.result()
+
+
+def _end_of(errors: ExceptionGroup[Exception], journal: RunJournal) -> BaseException:
+    """What the run ends with: a lost ownership before all, then what the node says."""
+    for kind in (OwnershipError, NodeError, (RemitError, ImportError)):
+        found = errors.subgroup(kind)
+        if found is None:
+            continue
+        said = _leaf(found)
+        if kind is OwnershipError:
+            return said
+        _tell_why(journal, found.exceptions[0])
+        return Ended(Terminal.of("workspace", _reason(said)), detail=str(said))
+    return errors
 
 
 def as_prepared(context: RunContext, journal: RunJournal, prepared: Prepared | None) -> RunPrepared | None:
