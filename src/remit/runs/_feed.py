@@ -25,7 +25,6 @@ class _Viewer:
     def __init__(self) -> None:
         self.line: deque[Event] = deque(maxlen=_LINE)
         self.wake = asyncio.Event()
-        self.closed = False
 
     def nudge(self, _: object = None) -> None:
         """Let it look for something new."""
@@ -61,7 +60,6 @@ class Feed:
     def close(self, run_id: str, *, tenant: str = "local") -> None:
         """The run has ended: its viewers needn't wait any more."""
         for viewer in self._viewers.get(name_in_host(tenant, run_id), ()):
-            viewer.closed = True
             viewer.wake.set()
 
     async def follow(self, run_id: str, *, after: int = 0, tenant: str = "local") -> AsyncGenerator[Event]:
