@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -386,6 +387,16 @@ async def test_receipts_two_processes_share_the_file(receipts: Receipts, path: P
         assert (await other.run_once(intent("c1"), work)).repeated
     finally:
         await other.aclose()
+
+
+async def test_receipts_cancel_of_an_open_leaves_nothing(path: Path) -> None:
+    """R9: whoever is stopped while the file opens leaves no thread behind: the process could never end."""
+    opening = asyncio.ensure_future(open_receipts(path))  # noqa: TID251 - awaited below
+    await asyncio.sleep(0)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    assert "remit-receipts" not in {thread.name for thread in threading.enumerate()}
 
 
 async def test_receipts_are_private_and_closing_stores_all(path: Path) -> None:

@@ -67,9 +67,15 @@ class Receipts:
 
         Raises:
             StorageError: it can't be used; StorageFull, StorageBusy, SchemaTooNew where that is why.
+
+        Cancellation: it is closed again, and its thread has ended.
         """
         writer = ReceiptWriter(path)
-        await writer.wait_ready()
+        try:
+            await writer.wait_ready()
+        except asyncio.CancelledError:
+            await writer.aclose()
+            raise
         return cls(writer, clock=clock, ids=ids)
 
     async def aclose(self) -> None:

@@ -7,6 +7,7 @@ import errno
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Self, assert_never
 
@@ -96,31 +97,32 @@ class NodeService:
 
         Raises:
             StorageError: The receipts can't be opened.
+
+        Cancellation: what was opened is closed again.
         """
         data = await asyncio.to_thread(_make_data, data)
-        receipts = await Receipts.open(data / "receipts.sqlite", clock=clock, ids=ids)
-        owner = await asyncio.to_thread(NodeOwner.take, data, ids.new("node"))
-        parts = NodeParts(
-            workspaces,
-            data=data,
-            owner=owner,
-            receipts=receipts,
-            clock=clock,
-            ids=ids,
-            environment=os.environ if environment is None else environment,
-            allow_unconfined=allow_unconfined,
-            servers=servers or {},
-            on_keeper=on_keeper,
-        )
-        service = cls(parts, keep=keep or KeepLimits())
-        try:
+        async with AsyncExitStack() as opened:
+            receipts = await Receipts.open(data / "receipts.sqlite", clock=clock, ids=ids)
+            opened.push_async_callback(receipts.aclose)
+            owner = await asyncio.to_thread(NodeOwner.take, data, ids.new("node"))
+            opened.callback(owner.release)
+            parts = NodeParts(
+                workspaces,
+                data=data,
+                owner=owner,
+                receipts=receipts,
+                clock=clock,
+                ids=ids,
+                environment=os.environ if environment is None else environment,
+                allow_unconfined=allow_unconfined,
+                servers=servers or {},
+                on_keeper=on_keeper,
+            )
+            service = cls(parts, keep=keep or KeepLimits())
             service.recovered = await asyncio.to_thread(service.deliveries.recover)
             await asyncio.to_thread(recover_branches, data)
             await service.sweep()
-        except BaseException:
-            await receipts.aclose()
-            owner.release()
-            raise
+            opened.pop_all()
         return service
 
     @property

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Literal
 
@@ -83,7 +83,7 @@ async def snapshot_left(node: NodeParts, request: SnapshotRequest) -> Snapshot:
         )
     finally:
         if lock is not None:
-            os.close(lock)
+            lock.close()
     return await _answer(node, request, bundle, ref=left.ref, root=Path(left.pin.root))
 
 
@@ -113,7 +113,7 @@ async def _settle_in_place(node: NodeParts, run_id: str) -> tuple[InPlaceRecord,
         bundle = await note_died(node.bases, node.deliveries, folder, record, scratch=node.scratch)
     finally:
         if lock is not None:
-            os.close(lock)
+            lock.close()
     return record, bundle
 
 
@@ -156,10 +156,13 @@ def _find(node: NodeParts, run_id: str) -> Left:
     return Left(storage, pin, ref, isolation)
 
 
-def _lock(storage: Storage) -> int | None:
-    """Keeps keepers out of a checkout; None: it was swept away, so there can be none."""
+def _lock(storage: Storage) -> FileIO | None:
+    """Keeps keepers out of a checkout; None: it was swept away, so there can be none.
+
+    Who was cancelled while this ran in its thread holds nothing: the lock goes with the object.
+    """
     try:
-        return storage.lock_shared()
+        return FileIO(storage.lock_shared(), "r+")
     except FileNotFoundError:
         return None
     except BlockingIOError:
