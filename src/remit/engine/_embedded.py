@@ -56,13 +56,19 @@ class EmbeddedEngine:
             await group.__aexit__(None, None, None)  # an error of the block's stays what it is
 
     def start(
-        self, run_id: str, *, tenant: str = "local", residencies: Residencies | None = None
+        self,
+        run_id: str,
+        *,
+        tenant: str = "local",
+        claimed: StoredRun | None = None,
+        residencies: Residencies | None = None,
     ) -> RunControl:
         """Take up an admitted run; joins the one that is going on. Never waits.
 
         Args:
             run_id: The run.
             tenant: Whose it is.
+            claimed: The run, if this host's epoch holds it already.
             residencies: Those that the run's own count in; None: the host's.
         """
         name = name_in_host(tenant, run_id)
@@ -73,7 +79,7 @@ class EmbeddedEngine:
             control = self._controls[name] = RunControl(
                 residencies=Residencies(parent=residencies or self._residencies)
             )
-            self._group.create_task(self._drive(run_id, tenant, control), name=f"drive {name}")
+            self._group.create_task(self._drive(run_id, tenant, control, claimed), name=f"drive {name}")
         return control
 
     @contextmanager
@@ -100,9 +106,9 @@ class EmbeddedEngine:
         """The runs that this host drives now, by `name_in_host`."""
         return tuple(self._controls)
 
-    async def _drive(self, run_id: str, tenant: str, control: RunControl) -> None:
+    async def _drive(self, run_id: str, tenant: str, control: RunControl, claimed: StoredRun | None) -> None:
         try:
-            stored = await self._store.claim(self._epoch, run_id=run_id, tenant=tenant)
+            stored = claimed or await self._store.claim(self._epoch, run_id=run_id, tenant=tenant)
             if stored is None:
                 raise NotFound(f"run {run_id} can't be taken up by this host", run_id=run_id)
             await Supervisor(self._make_context(stored, control)).drive()

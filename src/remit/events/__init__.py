@@ -8,6 +8,7 @@ from remit.events._catalog import (
     EPHEMERAL_TYPES,
     PAYLOADS,
     TERMINAL_TYPES,
+    closing_among,
     payload_of,
     terminal_type,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "Event",
     "NewEvent",
     "TranscriptEntry",
+    "closing_among",
     "decode_event",
     "encode_event",
     "number_event",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from remit import contract
 from remit.contract import Model, TerminalKind
 from remit.errors import InternalError
-from remit.events._event import Event
+from remit.events._event import Event, NewEvent
 
 PAYLOADS: Final[dict[str, type[Model]]] = {
     "run.queued": contract.RunQueued,
@@ -47,6 +48,22 @@ PAYLOADS: Final[dict[str, type[Model]]] = {
 TERMINAL_TYPES: Final = frozenset({"run.completed", "run.failed", "run.cancelled", "run.indeterminate"})
 """The types that end a run; their data is the whole run as the API shows it, not wrapped."""
 
+CLOSING_TYPES: Final = TERMINAL_TYPES | {
+    "attempt.completed",
+    "attempt.failed",
+    "delivery.completed",
+    "node.lost",
+    "run.cancel_requested",
+    "run.released",
+    "run.settling",
+    "stage.failed",
+    "tool.completed",
+    "usage.updated",
+    "work.cleanup_failed",
+    "work.finished",
+}
+"""Facts that end something and begin nothing: what a full disk must still take."""
+
 EPHEMERAL_TYPES: Final = frozenset({"message.delta", "reasoning.delta", "tool.output"})
 """Not stored; `seq` is null."""
 
@@ -54,6 +71,19 @@ EPHEMERAL_TYPES: Final = frozenset({"message.delta", "reasoning.delta", "tool.ou
 def terminal_type(kind: TerminalKind) -> str:
     """The type of the event that ends a run so."""
     return f"run.{kind}"
+
+
+def closing_among(events: Sequence[NewEvent]) -> list[NewEvent]:
+    """Those that only end something, in their order.
+
+    Work that is over waits, beginning and end, for the next fact: its beginning is among them, then.
+    """
+    over = {event.work_id for event in events if event.type == "work.finished"}
+    return [
+        event
+        for event in events
+        if event.type in CLOSING_TYPES or (event.type == "work.registered" and event.work_id in over)
+    ]
 
 
 def payload_of(event: Event) -> Model:

@@ -261,7 +261,7 @@ class Delegation:
                 told.how = "closed"
                 return child, view
             finally:
-                self._journal.note(told.finished())
+                self._journal.hold(told.finished())
 
         task = asyncio.get_running_loop().create_task(start_and_drive(), name=f"child of {work_id}")
         try:

@@ -82,13 +82,21 @@ class Finalizer:
         """
         snapshot = await self._tools.snapshot(end_leftovers=True)
         finalizing = RunFinalizing(content_hash=snapshot.content_hash, leftovers=snapshot.leftovers)
-        await self._journal.append(NewEvent(type="run.finalizing", payload=finalizing))
+        self._journal.hold(NewEvent(type="run.finalizing", payload=finalizing))
         if content_hash is not None and snapshot.content_hash != content_hash:
             raise VoidPass
+        if self._tools.has_checks:
+            await self._journal.flush()
         await self._check(remaining_ms)
         await self._handshake()
         self._refuse_protected(snapshot)
+        if self._leaves_no_mark(snapshot):  # all else has something of its own to store first
+            await self._journal.flush()
         return snapshot
+
+    def _leaves_no_mark(self, snapshot: Snapshot) -> bool:
+        """Whether there is nothing to deliver."""
+        return self._context.stored.request.in_place or not snapshot.files
 
     async def _check(self, remaining_ms: int) -> None:
         request = ChecksRequest(
@@ -111,6 +119,7 @@ class Finalizer:
     async def _handshake(self) -> None:
         if self._context.stored.request.acknowledge != "required":
             return
+        await self._journal.flush()  # who acknowledges has seen what
         control = self._context.control
         control.acknowledged = asyncio.get_running_loop().create_future()
         try:
@@ -194,9 +203,9 @@ class Finalizer:
         if self._context.stored.request.in_place:
             return Decision(terminal=Terminal.completed(), output=output)
         summary = self._summary(snapshot)
-        if not snapshot.files:
+        if self._leaves_no_mark(snapshot):
             # Nothing was done that hangs on it: it is stored with the decision, which is next.
-            self._journal.note(self._completed(Delivery(mode=self.mode, status="skipped")))
+            self._journal.hold(self._completed(Delivery(mode=self.mode, status="skipped")))
             return Decision(terminal=Terminal.completed(), output=output)
         await self._journal.append(
             NewEvent(type="delivery.intent", payload=DeliveryIntended(mode=self.mode, patch=summary)),

@@ -216,15 +216,18 @@ class Pipeline:
         )
         patch = summarise_snapshot(snapshot, reviewed=decision == "pass") if snapshot else None
         payload = ReviewDecided(stage_id=stage_id, review=review, output=answer.fields["output"], patch=patch)
-        await self._journal.append(
+        self._journal.hold(
             NewEvent(type="review.decided", payload=payload),
             artifacts=[patch_artifact(snapshot)] if snapshot else [],
         )
+        if decision != "pass":  # it may be the last that is stored before the decision
+            await self._journal.flush()
 
     # ---- the end
 
     async def _finalize(self, *, output: str, content_hash: str | None) -> Decision:
         if self._tools is None or self._context.link is None:
+            await self._journal.flush()
             self._commit()
             return Decision(terminal=Terminal.completed(), output=output)
         finalizer = Finalizer(self._context, self._journal, self._work, self._tools, self._context.link)
@@ -249,7 +252,7 @@ class Pipeline:
     async def _keep_plan(self, plan: StageAnswer) -> None:
         text = f"# Plan of run {self._journal.view.id}\n\n{plan.fields['plan']}\n\n## Verification\n\n"
         text += plan.fields["verification"] + "\n"
-        await self._journal.append(
+        self._journal.hold(
             NewEvent(type="plan.ready", payload=PlanReady(stage_id="plan", sha256=text_sha256(text))),
             artifacts=[Artifact(name="plan", text=text, media_type="text/markdown; charset=utf-8")],
         )
@@ -391,4 +394,4 @@ class Pipeline:
 
         That it has started is stored with what comes at once: that the open is about to be sent.
         """
-        self._journal.note(self._start_clock())
+        self._journal.hold(self._start_clock())

@@ -38,6 +38,8 @@ class Submission:
     """Hash of the validated body before defaults, without id, webhook and wait."""
     epoch: str
     """The host epoch that admits it, and to which it belongs."""
+    claimed: bool = False
+    """Whether that host takes it up at once: it is stored as by `submit` and `claim`, in one step."""
     tenant: str = "local"
     idempotency_key: str | None = None
     text_replaced: int = 0

@@ -135,7 +135,7 @@ class Settlement:
             failed = StageFailed(stage_id=stage_id, class_=end.class_, code=end.code)
             events.append(NewEvent(type="stage.failed", payload=failed, work_id=self._work.id_of(stage_id)))
         events.append(NewEvent(type="run.settling", payload=settling, work_id=self._work.root_id))
-        await self._journal.append(*events)
+        await self._journal.decide(*events)
 
     # ---- the bill
 

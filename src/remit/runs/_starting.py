@@ -37,7 +37,12 @@ class RunDriver(Protocol):
     """Who takes runs up in this process. Implemented by the engine."""
 
     def start(
-        self, run_id: str, *, tenant: str = "local", residencies: Residencies | None = None
+        self,
+        run_id: str,
+        *,
+        tenant: str = "local",
+        claimed: StoredRun | None = None,
+        residencies: Residencies | None = None,
     ) -> RunControl:
         """Take up an admitted run; joins the one that is going on. Never waits."""
         ...
@@ -197,7 +202,7 @@ class Starter:
             reason = f"run {run_id} of its session came with on_busy = interrupt"
             self.ask_to_stop(admitted.interrupts, by="caller", reason=reason, tenant=caller.tenant)
         if begun:
-            self.driver.start(run_id, tenant=caller.tenant, residencies=residencies)
+            self.driver.start(run_id, tenant=caller.tenant, claimed=submitted.run, residencies=residencies)
         return Started(run=submitted.run, created=submitted.created)
 
     def _submission(self, admitted: Admitted, caller: Caller, idempotency_key: str | None) -> Submission:
@@ -206,6 +211,7 @@ class Starter:
             request=admitted.request,
             fingerprint=admitted.fingerprint,
             epoch=self.epoch,
+            claimed=True,
             tenant=caller.tenant,
             key_id=caller.key_id,
             idempotency_key=idempotency_key,

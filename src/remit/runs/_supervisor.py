@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 
 from remit.contract import CancelRequested, Prepared, RunView, Terminal
-from remit.errors import OwnershipError, StorageError
+from remit.errors import OwnershipError, RemitError, StorageError
 from remit.events import NewEvent
 from remit.runs._children import Delegation
 from remit.runs._context import RunContext
@@ -45,7 +46,7 @@ class Supervisor:
             run_id=view.id,
             residencies=context.control.residencies,
             clock=context.clock,
-            note=self._journal.note,
+            note=self._journal.hold,
         )
         self._tools = (
             RunTools(context, self._journal, self._work, context.link)
@@ -123,14 +124,21 @@ class Supervisor:
         async with asyncio.TaskGroup() as group:
             announcer = group.create_task(self._announce_cancel(), name="announce cancel")
             self._live = group.create_task(self._guarded(), name=f"run {self._journal.view.id}")
+            self._journal.on_overdue = lambda: group.create_task(self._flush(), name="store what waits")
             if self._context.control.asked is not None:
                 self._live.cancel()
             decision = await self._live_result(self._live)
+            self._journal.on_overdue = lambda: None
             if self._context.control.asked is None:
                 announcer.cancel()
         if isinstance(decision, OwnershipError):
             raise decision
         return decision
+
+    async def _flush(self) -> None:
+        """Store what the pipeline holds back; if it can't be, the pipeline finds that out by itself."""
+        with suppress(RemitError):
+            await self._journal.flush()
 
     async def _live_result(self, live: asyncio.Task[Decision | OwnershipError]) -> Decision | OwnershipError:
         try:

@@ -122,6 +122,11 @@ class RunTools:
         """The base that `open` starts from."""
         self._prepared = prepared
 
+    @property
+    def has_checks(self) -> bool:
+        """Whether the workspace has checks of its own, which may take long."""
+        return self._prepared is not None and bool(self._prepared.checks)
+
     # ---- the checkout
 
     async def ensure_open(self) -> None:
@@ -157,7 +162,7 @@ class RunTools:
                 self.checkout = self._work.residencies.acquire("checkout")
                 item.see(ObservedStage.RECEIPT_WAIT)
                 self.opened = await self._link.open(request)
-        await self._journal.append(
+        self._journal.hold(
             NewEvent(
                 type="checkout.opened",
                 payload=CheckoutOpened(

@@ -41,7 +41,7 @@ async def answer_plainly(
     # What can't be stored is replaced; all else stays as it was written.
     fields = {"completion": clean_text(message.text)[0]}
     completed = StageCompleted(stage_id=stage.stage_id, answer=fields)
-    await log.flush(NewEvent(type="stage.completed", payload=completed, work_id=stage.work_id))
+    log.hand_over(NewEvent(type="stage.completed", payload=completed, work_id=stage.work_id))
     return StageAnswer(fields=fields, rounds=1)
 
 

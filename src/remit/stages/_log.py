@@ -64,6 +64,13 @@ class StageLog:
             self._events[:0], self._transcript[:0] = stored, said
             raise
 
+    def hand_over(self, *events: NewEvent) -> None:
+        """The stage is over: all that waits, and `events` after it, is stored with what the run does next."""
+        self.add(*events)
+        stored, said = self._events, self._transcript
+        self._events, self._transcript = [], []
+        self._journal.hold(*stored, transcript=said)
+
     async def flush_at_failure(self) -> None:
         """Store what there is while something else is going wrong, whose reason wins over a failure here."""
         try:

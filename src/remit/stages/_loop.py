@@ -111,7 +111,7 @@ class StageLoop:
             message, finish = await self._ask()
             meaning = read_reply(self._stage.kind, message, finish)
             if isinstance(meaning, Answered) and not self._lacks_evidence:
-                return await self._accept(message, meaning.fields)
+                return self._accept(message, meaning.fields)
             await self._go_on(message, meaning)
 
     async def _ask(self) -> tuple[AssistantMessage, Finish]:
@@ -167,15 +167,13 @@ class StageLoop:
     def _lacks_evidence(self) -> bool:
         return needs_evidence(self._stage) and not self._hands.used
 
-    async def _accept(self, message: AssistantMessage, fields: Mapping[str, str]) -> StageAnswer:
-        """Store the answer: the attempt, the reply and the stage's end in one step."""
+    def _accept(self, message: AssistantMessage, fields: Mapping[str, str]) -> StageAnswer:
+        """Take the answer: the attempt, the reply and the stage's end go on record in one step."""
         if message.tool_calls:
             self._answer_calls(message, notices.accepted(), status="success")
         self._warn()
         completed = StageCompleted(stage_id=self._stage.stage_id, answer=dict(fields))
-        await self._log.flush(
-            NewEvent(type="stage.completed", payload=completed, work_id=self._stage.work_id)
-        )
+        self._log.hand_over(NewEvent(type="stage.completed", payload=completed, work_id=self._stage.work_id))
         return StageAnswer(
             fields=fields,
             rounds=self._rounds,

@@ -22,6 +22,10 @@ class Journal(Protocol):
         """Store facts; returns once they are durable."""
         ...
 
+    def hold(self, *events: NewEvent, transcript: Sequence[TranscriptEntry] = ()) -> None:
+        """Facts that are stored with the next ones: nothing outside hangs on them yet."""
+        ...
+
     def emit(self, ephemeral: Ephemeral) -> None:
         """Show something to viewers; never waits, may be dropped."""
         ...

@@ -71,7 +71,7 @@ class StageRunner:
         opening: Sequence[NewEvent] = (),
         remaining_s: Callable[[], float | None] = lambda: None,
     ) -> StageAnswer:
-        """Run a stage to its answer; `stage.completed` is stored when this returns.
+        """Run a stage to its answer; its end goes on record with what the run does next.
 
         Args:
             stage: Everything that it starts from.

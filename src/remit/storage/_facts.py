@@ -27,22 +27,6 @@ from remit.storage._held import HeldRun
 from remit.storage._rows import Rows
 from remit.storage._texts import clean_name, dump_clean
 
-CLOSING_TYPES = TERMINAL_TYPES | {
-    "attempt.completed",
-    "attempt.failed",
-    "delivery.completed",
-    "node.lost",
-    "run.cancel_requested",
-    "run.released",
-    "run.settling",
-    "stage.failed",
-    "tool.completed",
-    "usage.updated",
-    "work.cleanup_failed",
-    "work.finished",
-}
-"""Facts that end something and begin nothing: what a full disk must still take."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:

@@ -8,13 +8,12 @@ from typing import Any
 
 from remit.contract import RunQueued, RunStatus, RunView
 from remit.errors import IdempotencyConflict, InternalError, InvalidRequest, NotFound, PreconditionFailed
-from remit.events import Artifact, Event, NewEvent, TranscriptEntry
+from remit.events import Artifact, Event, NewEvent, TranscriptEntry, closing_among
 from remit.primitives import clean_text, format_time, is_run_id
 from remit.runs import StoredRun, Submission, Submitted, Tombstone, audit_of_event, audit_of_log, end_buried
 from remit.storage._burying import find_tombstone
 from remit.storage._claiming import choose_run
 from remit.storage._facts import (
-    CLOSING_TYPES,
     Fact,
     add_facts,
     artifact_rows,
@@ -48,19 +47,12 @@ class Append:
 
     @property
     def closing(self) -> bool:
-        """Whether it only ends things. What comes with the terminal is stored with it, if there is room.
-
-        Work that is over waits, beginning and end, for the next fact. That may be the decision.
-        """
+        """Whether it only ends things. What comes with the terminal is stored with it, if there is room."""
         if self.ends:
             return True
         if self.transcript or self.artifacts:
             return False
-        over = {event.work_id for event in self.events if event.type == "work.finished"}
-        return all(
-            event.type in CLOSING_TYPES or (event.type == "work.registered" and event.work_id in over)
-            for event in self.events
-        )
+        return len(closing_among(self.events)) == len(self.events)
 
     def run(self, transaction: Transaction) -> tuple[Event, ...]:
         """Check, number, fold, and add the rows."""
@@ -170,9 +162,10 @@ class Submit:
         assert view is not None, "the first fact makes the row"
         facts = [fact, *self._ends_at_once(transaction, view)]
         view = fold_facts(view, facts[1:]) or view
+        claimed = int(submission.claimed and not view.status.ended)
         key = transaction.connection.execute(
             "INSERT INTO runs (tenant, id, session_id, binding, status, created_at, fingerprint, epoch,"
-            " parent_id, key_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " claimed, generation, parent_id, key_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 submission.tenant,
                 view.id,
@@ -182,6 +175,8 @@ class Submit:
                 format_time(view.created_at),
                 submission.fingerprint,
                 submission.epoch,
+                claimed,
+                claimed,
                 view.parent_run_id,
                 submission.key_id,
             ),

@@ -289,6 +289,14 @@ class FakeJournal:
         """Keep one step; it is kept also when the waiting task is cancelled."""
         if self.fail:
             raise self.fail.pop(0)
+        self._keep(events, transcript)
+        await asyncio.sleep(0)
+
+    def hold(self, *events: NewEvent, transcript: Sequence[TranscriptEntry] = ()) -> None:
+        """Keep it as a step, as if the next one had come."""
+        self._keep(events, transcript)
+
+    def _keep(self, events: Sequence[NewEvent], transcript: Sequence[TranscriptEntry]) -> None:
         for event in events:
             number_event(
                 event, seq=1, run_id="run_1", session_id="run_1", at=datetime(2026, 1, 1, tzinfo=UTC)
@@ -297,11 +305,10 @@ class FakeJournal:
             told = [entry.position for entry in self.transcript(entry.stage_id)]
             told += [other.position for other in transcript if other.stage_id == entry.stage_id]
             assert sorted(told) == list(range(len(told))), f"positions {told}"
-        step = Step(events=events, transcript=tuple(transcript))
+        step = Step(events=tuple(events), transcript=tuple(transcript))
         self.steps.append(step)
         if self.on_append is not None:
             self.on_append(step)
-        await asyncio.sleep(0)
 
     def emit(self, ephemeral: Ephemeral) -> None:
         """Keep it."""

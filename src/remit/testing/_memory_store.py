@@ -173,6 +173,8 @@ class MemoryStore:
             ending = end_buried(run.view(), tombstone, at=self._clock.now())
             self._store(run, ending, (), ())
         run.request = RunRequest.model_validate(event.data["request"])
+        if submission.claimed and not run.view().status.ended:
+            run.generation, run.claimed = 1, True
         run.view()
         self._runs[run.tenant, run.id] = run
         for act in submission.audit:

@@ -36,6 +36,26 @@ class AdmissionRules:
         assert (event.type, event.seq, event.run_id) == ("run.queued", 1, "run_1")
         assert event.data["fingerprint"] == submission.fingerprint
 
+    async def test_a_run_can_be_taken_up_as_it_is_admitted(self, harness: StoreHarness) -> None:
+        """A run that is submitted as claimed is its host's at once: written by it, given to nobody."""
+        epoch, other = harness.start_epoch(), harness.start_epoch()
+        submission = replace(sample_submission("run_1", epoch=epoch), claimed=True)
+        submitted = await harness.store.submit(submission)
+        assert (submitted.created, submitted.run.generation, submitted.run.last_seq) == (True, 1, 1)
+        assert submitted.run.view.status == RunStatus.QUEUED
+        assert submitted.run == await harness.store.find_run("run_1")
+        assert await harness.store.claim(epoch) is None
+        assert await harness.store.claim(other, run_id="run_1") is None
+        await harness.store.append("run_1", 1, [work_registered("open")])
+        again = await harness.store.submit(submission)
+        assert (again.created, again.run.generation) == (False, 1)
+        harness.kill_epoch(epoch)
+        taken = await harness.store.claim(other, run_id="run_1")
+        assert taken is not None
+        assert taken.generation == 2
+        with pytest.raises(StaleGeneration):
+            await harness.store.append("run_1", 1, [work_registered("open")])
+
     async def test_submit_again_gives_the_same_run(self, harness: StoreHarness) -> None:
         """R63: the same id and request give the run that is there, queued, claimed or ended."""
         submission = sample_submission("run_1", epoch=harness.start_epoch())

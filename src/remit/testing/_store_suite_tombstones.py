@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from remit.contract import RunStatus
-from remit.errors import IdempotencyConflict, InvalidRequest
+from remit.errors import IdempotencyConflict, InvalidRequest, RemitError
 from remit.runs import fold_event
 from remit.testing._store_samples import sample_submission
 from remit.testing._store_suite_harness import StoreHarness, admit
@@ -44,6 +45,15 @@ class TombstoneRules:
         assert submitted.run == await harness.store.find_run("run_1")
         assert await harness.store.claim(epoch) is None
         assert await harness.store.claim(epoch, run_id="run_1") is None
+
+    async def test_a_dead_id_is_claimed_by_nobody(self, harness: StoreHarness) -> None:
+        """R7: nor by the host that would take it up as it is admitted."""
+        await harness.store.bury("run_1", by="caller")
+        submission = replace(sample_submission("run_1", epoch=harness.start_epoch()), claimed=True)
+        submitted = await harness.store.submit(submission)
+        assert (submitted.run.view.status, submitted.run.generation) == (RunStatus.CANCELLED, 0)
+        with pytest.raises(RemitError):
+            await harness.store.append("run_1", 0, [])
 
     async def test_a_dead_id_stays_so(self, harness: StoreHarness) -> None:
         """R5, R7: for ever: the same request, another one, another host: one log, the same end."""

@@ -1,0 +1,128 @@
+"""Facts that wait for the next ones: few durable steps, none forgotten, none unseen for long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from remit.contract import RunStatus
+from remit.errors import NodeError, StorageFull
+from remit.events import Event, NewEvent, closing_among
+from remit.primitives import SystemClock
+from remit.testing._fake_node import FakeNode
+from remit.testing._memory_store import MemoryStore
+from remit.testing._run_world import RunWorld, good_replies, run_world
+
+
+class SteppingStore(MemoryStore):
+    """Remembers what was stored together; on a full disk takes only what ends something."""
+
+    def __init__(self) -> None:
+        super().__init__(clock=SystemClock())
+        self.steps: list[list[str]] = []
+        self.full_from: str | None = None
+        """The type of the first event that the disk doesn't take."""
+        self._full = False
+
+    async def append(
+        self,
+        run_id: str,
+        generation: int,
+        events: Sequence[NewEvent],
+        *,
+        transcript: Any = (),
+        artifacts: Any = (),
+        tenant: str = "local",
+    ) -> tuple[Event, ...]:
+        """Store a step, if there is room for it."""
+        types = [event.type for event in events]
+        self._full |= self.full_from in types
+        ends = len(closing_among(events)) == len(events)
+        if self._full and (not ends or transcript or artifacts):
+            raise StorageFull("full")
+        self.steps.append(types)
+        return await super().append(
+            run_id, generation, events, transcript=transcript, artifacts=artifacts, tenant=tenant
+        )
+
+    def step_of(self, type_: str) -> list[str]:
+        """What was stored with the first event of a type."""
+        return next(step for step in self.steps if type_ in step)
+
+
+async def wait_for(world: RunWorld, run_id: str, type_: str) -> None:
+    """Until an event is stored."""
+    async with asyncio.timeout(30):
+        while type_ not in [event.type for event in await world.events(run_id)]:
+            await asyncio.sleep(0.01)
+
+
+async def test_what_follows_at_once_is_stored_together() -> None:
+    """Before its terminal a reviewed run with a call and a delivery is nine durable steps."""
+    store = SteppingStore()
+    async with run_world(*good_replies(), store=store) as world:
+        view = await world.drive()
+    assert view.status is RunStatus.COMPLETED
+    assert len(store.steps) == 9
+    assert store.step_of("plan.ready")[-1] == "work.registered", "the open is announced before it is sent"
+    assert store.step_of("checkout.opened")[-1] == "attempt.started"
+    assert "stage.completed" in store.step_of("plan.ready")
+    assert {"review.decided", "run.finalizing", "delivery.intent"} <= set(store.step_of("delivery.intent"))
+    assert store.step_of("run.settling") == ["run.settling"]
+
+
+async def test_nothing_waits_for_long() -> None:
+    """R57: while a node takes its time, what came before is on record and the viewers see it."""
+    node = FakeNode({"a.txt": "old\n"})
+    gate = node.gates["snapshot"] = asyncio.Event()
+    async with run_world(*good_replies(), store=SteppingStore(), node=node) as world:
+        supervisor = await world.admit()
+        run_id = next(iter(world.controls))
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(world.supervise(supervisor))
+            await wait_for(world, run_id, "tool.completed")
+            async with asyncio.timeout(30):
+                while [event.type for event in await world.events(run_id)].count("stage.completed") < 2:
+                    await asyncio.sleep(0.01)
+            gate.set()
+        assert running.result().status is RunStatus.COMPLETED
+
+
+async def test_a_failure_loses_nothing_that_waited() -> None:
+    """R57: a node that fails just after a stage's end: the end is in the log, before the decision."""
+    node = FakeNode({"a.txt": "old\n"})
+    async with run_world(*good_replies(), store=SteppingStore(), node=node) as world:
+        supervisor = await world.admit()
+        run_id = next(iter(world.controls))
+
+        async def lost(request: Any) -> Any:
+            raise NodeError("gone", reason="lost")
+
+        world.link.snapshot = lost
+        view = await world.supervise(supervisor)
+        types = [event.type for event in await world.events(run_id)]
+    assert view.status is RunStatus.FAILED
+    assert types.count("stage.completed") == 2
+    assert types.index("run.settling") > max(
+        at for at, type_ in enumerate(types) if type_ == "stage.completed"
+    )
+
+
+async def test_on_a_full_disk_the_decision_goes_without_what_waited() -> None:
+    """R44: what can't be stored any more keeps neither the run from its end nor attempts from the bill."""
+    store = SteppingStore()
+    store.full_from = "review.decided"
+    async with run_world(*good_replies(), store=store) as world:
+        supervisor = await world.admit()
+        run_id = next(iter(world.controls))
+        view = await world.supervise(supervisor)
+        types = [event.type for event in await world.events(run_id)]
+    assert view.status is RunStatus.FAILED
+    assert view.terminal is not None
+    assert (view.terminal.class_, view.terminal.code) == ("workspace", "storage_full")
+    assert types.count("attempt.completed") == types.count("attempt.started") == 4
+    assert "review.decided" not in types
+    assert "delivery.intent" not in types
+    assert types[-1] == "run.failed"
+    assert world.node.tree["a.txt"] == "old\n"
