@@ -150,9 +150,14 @@ async def done(run: Run) -> RunView:
 
 
 @asynccontextmanager
-async def warm_host(config: Config) -> AsyncGenerator[Host]:
-    """A host that has done a run, so that imports and facts of the base are there."""
-    async with Host(config) as host:
+async def warm_host(config: Config, *, served: bool = False) -> AsyncGenerator[Host]:
+    """A host that has done a run, so that imports and facts of the base are there.
+
+    Args:
+        config: The settings in force.
+        served: Whether its node is a process beside it, as with `remit serve`.
+    """
+    async with Host(config, node_process=served) as host:
         for _ in range(3):
             await done(await host.start(request(**REVIEWED)))
         yield host
@@ -182,8 +187,12 @@ def cpu_below(pid: int, *, but: int) -> float:
     return total
 
 
-async def measure_cpu(host: Host, fake: Provider, report: Report) -> None:
-    """Host CPU of a reviewed run beside four of the SDK's own streamed calls, in turns."""
+async def measure_cpu(host: Host, fake: Provider, report: Report, *, served: bool) -> None:
+    """Host CPU of a reviewed run beside four of the SDK's own streamed calls, in turns.
+
+    The budget is that of a host which serves: its node's work is its node's. Where the node is within,
+    as in `remit run`, both are in one figure.
+    """
     async with AsyncOpenAI(base_url=fake.base_url, api_key=fake.api_key, max_retries=0) as client:
         ours: list[float] = []
         raw: list[float] = []
@@ -200,8 +209,12 @@ async def measure_cpu(host: Host, fake: Provider, report: Report) -> None:
             raw.append((time.process_time() - began) * 1000)
     mine, floor = statistics.median(ours), statistics.median(raw)
     said = f"4 SDK calls {floor:.1f} ms; over them {mine - floor:+.1f} ms (budget {CPU_OVER_SDK_MS:+.0f})"
+    if not served:
+        said = f"4 SDK calls {floor:.1f} ms; over them {mine - floor:+.1f} ms"
+        report.line("CPU of host and node in one process, p50", mine, "ms", said=said)
+        report.line("a reviewed run alone, p50", statistics.median(took), "ms")
+        return
     report.line("host CPU of a reviewed run, p50", mine, "ms", said=said, ok=mine - floor <= CPU_OVER_SDK_MS)
-    report.line("a reviewed run alone, p50", statistics.median(took), "ms")
 
 
 async def sdk_call(client: AsyncOpenAI) -> None:
@@ -359,9 +372,12 @@ async def measure(base: Path, fake: Provider, wanted: set[str]) -> bool:
     """Print the figures; whether every budget was kept."""
     report = Report()
     root = make_tree(base / "small", files=40)
+    if "cpu" in wanted:
+        async with warm_host(config_for(base, fake, root), served=True) as host:
+            await measure_cpu(host, fake, report, served=True)
     async with warm_host(config_for(base, fake, root)) as host:
         if "cpu" in wanted:
-            await measure_cpu(host, fake, report)
+            await measure_cpu(host, fake, report, served=False)
         if "cancel" in wanted:
             await measure_cancel(host, report)
         if "rate" in wanted:
