@@ -12,6 +12,7 @@ from remit.errors import ConfigError, ProviderError
 from remit.models import ToolResult, ToolResultsMessage
 from remit.testing import (
     AnthropicDialect,
+    BedrockDialect,
     FakeProvider,
     GeminiDialect,
     OpenAIChatDialect,
@@ -26,6 +27,7 @@ CASES: dict[str, tuple[str, str, Any]] = {
     "chat": ("openai-chat", "gpt-4.1", OpenAIChatDialect),
     "responses": ("openai", "gpt-5.2", OpenAIResponsesDialect),
     "anthropic": ("anthropic", "claude-sonnet-4-6", AnthropicDialect),
+    "bedrock": ("bedrock", "anthropic.claude-sonnet-4-6", BedrockDialect),
     "google": ("google", "gemini-3.8-flash", GeminiDialect),
     "google without both": ("google", "gemini-2.5-flash", GeminiDialect),
 }
@@ -52,13 +54,18 @@ async def test_two_rounds(case: str) -> None:
     )
     assert again.message.tool_calls[0].tool_call_id != call.tool_call_id
     assert "tools" not in first
-    held = "anyOf" in json.dumps([first.get(key) for key in ("response_format", "text", "generationConfig")])
-    assert held is (kind != "anthropic")
-    forms = {"openai": first.get("text", {}).get("format"), "google": first.get("generationConfig")}
+    fields = ("response_format", "text", "generationConfig", "output_config", "outputConfig")
+    assert "anyOf" in json.dumps([first.get(key) for key in fields])
+    forms = {
+        "openai": first.get("text", {}).get("format"),
+        "google": first.get("generationConfig"),
+        "anthropic": first.get("output_config", {}).get("format"),
+        "bedrock": first.get("outputConfig", {}).get("textFormat"),
+    }
     form = forms.get(kind, first.get("response_format")) or {}
     if kind == "google":
         assert form["responseMimeType"] == "application/json"
-    elif held:
+    else:
         assert form["type"] == "json_schema"
     assert json.dumps(SAID)[1:-1] in json.dumps(second)
     assert "Result of `read_file` (success)" in json.dumps(second)
@@ -118,3 +125,62 @@ async def test_a_reply_that_was_cut() -> None:
         async with pool_for(fake, kind="openai-compatible", member=JSON) as pool:
             reply = await ask(pool)
     assert (reply.finish, reply.message.tool_calls) == ("length", ())
+
+
+REFUSALS: dict[str, tuple[str, str, Any, Any]] = {
+    "anthropic": (
+        "anthropic",
+        "claude-sonnet-4-6",
+        AnthropicDialect,
+        {
+            "type": "error",
+            "error": {
+                "type": "invalid_request_error",
+                "message": "output_config.format: this model does not support structured outputs",
+            },
+        },
+    ),
+    "bedrock": (
+        "bedrock",
+        "anthropic.claude-sonnet-4-6",
+        BedrockDialect,
+        {"message": "outputConfig.textFormat is not supported for this model."},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+async def test_a_refused_form_is_left_out(case: str) -> None:
+    """R31: a model that can't be held to a schema is asked again without, a row for each, and remembered."""
+    kind, model, dialect, body = REFUSALS[case]
+    need_sdk(kind)
+    ledger = MemoryLedger()
+    with FakeProvider([Reply(status=400, body=body), SAID, SAID], dialect=dialect()) as fake:
+        async with pool_for(fake, kind=kind, model=model, member=JSON) as pool:
+            assert (await ask(pool, ledger=ledger)).message.tool_calls
+            assert (await ask(pool, ledger=ledger)).message.tool_calls
+        held = [bool({"output_config", "outputConfig"} & set(got.json)) for got in fake.requests]
+    assert held == [True, False, False]
+    assert ledger.statuses == ["refused", "completed", "completed"]
+
+
+@pytest.mark.parametrize("model", ["claude-opus-4-20250514", "some-model-behind-a-gateway"])
+async def test_who_cannot_be_held_is_not_asked_to(model: str) -> None:
+    """R31: models of Anthropic's form that don't know schemas get the prompt alone, and no refusal first."""
+    need_sdk("anthropic")
+    with FakeProvider([SAID], dialect=AnthropicDialect(models=None)) as fake:
+        async with pool_for(fake, kind="anthropic", model=model, member=JSON) as pool:
+            assert (await ask(pool)).message.tool_calls
+        (got,) = fake.requests
+    assert "output_config" not in got.json
+    assert "exactly one JSON object" in json.dumps(got.json)
+
+
+async def test_effort_and_form_go_out_together() -> None:
+    """R31: both are of one field; neither takes the other's place."""
+    need_sdk("anthropic")
+    with FakeProvider([SAID], dialect=AnthropicDialect()) as fake:
+        async with pool_for(fake, kind="anthropic", model="claude-sonnet-4-6", member=JSON) as pool:
+            await ask(pool, request(*PROMPT, options={"reasoning_effort": "high"}))
+        (got,) = fake.requests
+    assert set(got.json["output_config"]) == {"effort", "format"}

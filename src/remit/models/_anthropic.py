@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING, Any
 
 from remit.models._anthropic_exchange import AnthropicExchange
@@ -17,6 +17,7 @@ from remit.models._options import SAMPLING
 from remit.models._port import Delta
 from remit.models._sdk_adapter import LibraryReply, SdkAdapter, as_adapted, clean_block, judge
 from remit.models._settings import ProviderSettings
+from remit.models._strict_schema import strict_schema
 from remit.primitives import Clock, Ids, clean_text
 
 if TYPE_CHECKING:
@@ -26,6 +27,14 @@ _BUDGETS = {"low": 4_096, "medium": 10_000, "high": 16_384}
 """Thinking tokens for an effort, of models that take a budget."""
 _LEAST_BUDGET = 1_024
 _DEFAULT_EFFORT = "medium"
+_FORM_WORDS = (
+    "output_config.format",
+    "output_format",
+    "outputconfig",
+    "schema",
+    "structured output",
+    "grammar",
+)
 _TOO_LONG = re.compile(r"max_tokens: \d+ > (?P<most>\d{1,9})\b")
 
 
@@ -44,6 +53,8 @@ class AnthropicAdapter(SdkAdapter["AnthropicSdk", AnthropicExchange]):
         self._offered = OfferedTools()
         self._bounds: dict[str, int] = {}
         """For models that refused the bound that we assume, the one that they named."""
+        self._loose: set[str] = set()
+        """Models that refused to be held to a schema."""
 
     def _load(self) -> AnthropicSdk:
         module: Any = importlib.import_module("remit.models._anthropic_sdk")
@@ -58,10 +69,16 @@ class AnthropicAdapter(SdkAdapter["AnthropicSdk", AnthropicExchange]):
             call,
             exchange,
             settings=_settings_for(call, self._bound(call)),
-            extra_body={"tool_choice": {"type": "none"}} if withheld else {},
+            extra_body=self._extra_body(call, withheld=withheld),
             tools=tools,
             on_delta=on_delta,
         )
+
+    def _extra_body(self, call: AttemptCall, *, withheld: bool) -> dict[str, Any]:
+        """What goes out beside what the library knows."""
+        extra: dict[str, Any] = {"tool_choice": {"type": "none"}} if withheld else {}
+        form = reply_form(call, loose=self._loose)
+        return extra if form is None else {**extra, "output_config": {"format": form}}
 
     def _bound(self, call: AttemptCall) -> int:
         """The longest reply to ask for; the API always wants to be told one."""
@@ -69,10 +86,13 @@ class AnthropicAdapter(SdkAdapter["AnthropicSdk", AnthropicExchange]):
         return min(bound, self._bounds.get(call.model, bound)) if call.bound_is_assumed else bound
 
     def _adapted(self, broken: Broken, call: AttemptCall, exchange: AnthropicExchange) -> Broken:
-        """A bound that only we assumed, and that is too large, gives way to the one that is named."""
-        if broken.status != "refused" or exchange.status != 400 or not call.bound_is_assumed:
+        """What was refused is left out where it is ours: a schema, and a bound for the one that is named."""
+        if broken.status != "refused" or exchange.status != 400:
             return broken
-        found = _TOO_LONG.search(exchange.error_answer)
+        if reply_form(call, loose=self._loose) and refuses_form(exchange.error_answer):
+            self._loose.add(call.model)
+            return as_adapted(broken)
+        found = _TOO_LONG.search(exchange.error_answer) if call.bound_is_assumed else None
         if found is None or not 0 < int(found["most"]) < self._bound(call):
             return broken
         self._bounds[call.model] = int(found["most"])
@@ -91,6 +111,26 @@ class AnthropicAdapter(SdkAdapter["AnthropicSdk", AnthropicExchange]):
             why = clean_text(reading.refusal or "the model refused")[0]
             blocks += (TextBlock(text=why, details={"refusal": True}),)
         return judge(call, exchange, reply, names=names, blocks=blocks)
+
+
+def reply_form(call: AttemptCall, *, loose: Container[str]) -> dict[str, Any] | None:
+    """What holds a reply of Claude's to its schema; None: the prompt alone does.
+
+    Args:
+        call: The request.
+        loose: Models that refused it before.
+    """
+    schema, known = call.request.reply_schema, find_claude(call.model)
+    if schema is None or known is None or not known.takes_schema or call.model in loose:
+        return None
+    strict = strict_schema(schema)
+    return None if strict is None else {"type": "json_schema", "schema": strict}
+
+
+def refuses_form(answer: str) -> bool:
+    """Whether a refusal is about the schema that a reply was to be held to."""
+    text = answer.lower()
+    return any(word in text for word in _FORM_WORDS)
 
 
 def _settings_for(call: AttemptCall, bound: int) -> dict[str, Any]:

@@ -69,7 +69,12 @@ class _PlainClient:
         for name in ("timeout", "betas"):
             arguments.pop(name)
         body = {name: value for name, value in arguments.items() if not isinstance(value, (Omit, NotGiven))}
-        response = await self._requests.send(finish_body({**body, **extra_body}), headers)
+        # The library's effort and our form of the reply are of one field.
+        config: dict[str, Any] = {**(body.get("output_config") or {}), **extra_body.get("output_config", {})}
+        merged: dict[str, Any] = {**body, **extra_body}
+        if config:
+            merged["output_config"] = config
+        response = await self._requests.send(finish_body(merged), headers)
         return cast("AsyncStream[BetaRawMessageStreamEvent]", RecordStream(response, _read_event))
 
 

@@ -10,16 +10,16 @@ import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from remit.models._anthropic import thinking_for
-from remit.models._attempt import AttemptCall, Outcome
+from remit.models._anthropic import refuses_form, reply_form, thinking_for
+from remit.models._attempt import AttemptCall, Broken, Outcome
 from remit.models._bedrock_body import blocks_of, converse_messages, mark_cache, tool_config
 from remit.models._bedrock_exchange import ConverseExchange
 from remit.models._catalog import find_claude, known_max_output
 from remit.models._offered import OfferedTools
 from remit.models._port import Delta
-from remit.models._sdk_adapter import LibraryReply, SdkAdapter, judge
+from remit.models._sdk_adapter import LibraryReply, SdkAdapter, as_adapted, judge
 from remit.models._settings import ProviderSettings
-from remit.primitives import Clock, Ids
+from remit.primitives import Clock, Ids, dump_json
 
 if TYPE_CHECKING:
     from remit.models._bedrock_http import BedrockHttp
@@ -35,6 +35,8 @@ class BedrockAdapter(SdkAdapter["BedrockHttp", ConverseExchange]):
     def __init__(self, settings: ProviderSettings, *, clock: Clock, ids: Ids) -> None:
         super().__init__(settings, clock=clock, ids=ids)
         self._offered = OfferedTools()
+        self._loose: set[str] = set()
+        """Models that refused to be held to a schema."""
 
     def _load(self) -> BedrockHttp:
         module: Any = importlib.import_module("remit.models._bedrock_http")
@@ -68,7 +70,24 @@ class BedrockAdapter(SdkAdapter["BedrockHttp", ConverseExchange]):
         body["inferenceConfig"] = config
         if cached and (more := _thinking(call, bound)):
             body["additionalModelRequestFields"] = more
+        form = reply_form(call, loose=self._loose)
+        if form is not None:
+            structure = {"jsonSchema": {"name": "reply", "schema": dump_json(form["schema"])}}
+            body["outputConfig"] = {"textFormat": {"type": form["type"], "structure": structure}}
         return body
+
+    def _adapted(self, broken: Broken, call: AttemptCall, exchange: ConverseExchange) -> Broken:
+        """A schema that was refused is left out: the prompt holds it, too."""
+        held = reply_form(call, loose=self._loose) is not None
+        if (
+            broken.status == "refused"
+            and exchange.status == 400
+            and held
+            and refuses_form(exchange.error_answer)
+        ):
+            self._loose.add(call.model)
+            return as_adapted(broken)
+        return broken
 
     def _judge(self, call: AttemptCall, exchange: ConverseExchange, reply: LibraryReply) -> Outcome:
         names = [block.name for block in exchange.reading.calls]

@@ -43,6 +43,8 @@ class KnownModel:
     """Whether it may be shown pictures."""
     switch_off: str | None = None
     """Claude: the type of thinking that turns it off, where it is on by default."""
+    takes_schema: bool = False
+    """Claude: a reply may be held to a JSON schema."""
     thinks_by_level: bool = False
     """Gemini: it takes a level of thinking; else a budget of tokens."""
 
@@ -126,11 +128,12 @@ def _claude5(reasoning: Reasoning, switch_off: str | None = None) -> KnownModel:
         adaptive=True,
         takes_effort=True,
         takes_sampling=False,
+        takes_schema=True,
         switch_off=switch_off,
     )
 
 
-def _claude4(max_output: int, *, takes_effort: bool = False) -> KnownModel:
+def _claude4(max_output: int, *, takes_effort: bool = False, takes_schema: bool = False) -> KnownModel:
     """Up to the 4.5 generation: thinks when given a budget."""
     return KnownModel(
         window_tokens=200_000,
@@ -138,6 +141,7 @@ def _claude4(max_output: int, *, takes_effort: bool = False) -> KnownModel:
         reasoning="off_by_default",
         efforts=frozenset({"none", "low", "medium", "high"}),
         takes_effort=takes_effort,
+        takes_schema=takes_schema,
     )
 
 
@@ -148,6 +152,7 @@ _CLAUDE_46 = KnownModel(
     efforts=frozenset({"none", "low", "medium", "high", "max"}),
     adaptive=True,
     takes_effort=True,
+    takes_schema=True,
 )
 _CLAUDE: dict[str, KnownModel] = {
     "claude-3-": KnownModel(window_tokens=200_000, max_output_tokens=4_096),
@@ -155,8 +160,8 @@ _CLAUDE: dict[str, KnownModel] = {
     "claude-3-7": _claude4(64_000),
     "claude-opus-4-0": _claude4(32_000),
     "claude-opus-4-2": _claude4(32_000),  # with a date: claude-opus-4-20250514
-    "claude-opus-4-1": _claude4(32_000),
-    "claude-opus-4-5": _claude4(64_000, takes_effort=True),
+    "claude-opus-4-1": _claude4(32_000, takes_schema=True),
+    "claude-opus-4-5": _claude4(64_000, takes_effort=True, takes_schema=True),
     "claude-opus-4-6": _CLAUDE_46,
     "claude-opus-4-7": _claude5("off_by_default"),
     "claude-opus-4-8": _claude5("off_by_default"),
@@ -164,11 +169,11 @@ _CLAUDE: dict[str, KnownModel] = {
     "claude-opus-5-5": _claude5("always"),
     "claude-sonnet-4-0": _claude4(64_000),
     "claude-sonnet-4-2": _claude4(64_000),
-    "claude-sonnet-4-5": _claude4(64_000),
+    "claude-sonnet-4-5": _claude4(64_000, takes_schema=True),
     "claude-sonnet-4-6": _CLAUDE_46,
     "claude-sonnet-5": _claude5("on_by_default", "disabled"),
     "claude-sonnet-5-5": _claude5("on_by_default", "between_tools"),
-    "claude-haiku-4-5": _claude4(64_000),
+    "claude-haiku-4-5": _claude4(64_000, takes_schema=True),
     "claude-haiku-5-5": _claude5("on_by_default", "disabled"),
     "claude-fable-5": _claude5("always"),
     "claude-mythos-5": _claude5("always"),

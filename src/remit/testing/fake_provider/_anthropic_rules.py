@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from remit.testing.fake_provider._openai_rules import Refusal
 from remit.testing.fake_provider._shapes import is_array, is_object
+from remit.testing.fake_provider._strict_forms import form_fault
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}\Z")
 _ID = re.compile(r"[a-zA-Z0-9_-]+\Z")
@@ -52,6 +53,8 @@ class ClaudeModel:
     window_tokens: int = 200_000
     least_cached_tokens: int = 1_024
     """A shorter prefix isn't cached."""
+    schemas: bool = True
+    """Whether its replies can be held to a schema."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,7 +371,15 @@ def _check_effort(body: Mapping[str, Any], model: ClaudeModel) -> None:
     config = body.get("output_config")
     if config is None:
         return
-    effort = config.get("effort") if is_object(config) else None
+    if not is_object(config) or set(config) - {"effort", "format"}:
+        raise _WrongError("output_config: Extra inputs are not permitted")
+    form = config.get("format")
+    fault = None if form is None else form_fault(form)
+    if form is not None and not model.schemas:
+        raise _WrongError("output_config.format: this model does not support structured outputs")
+    if fault is not None:
+        raise _WrongError(f"output_config.format.{fault}")
+    effort = config.get("effort")
     if effort is not None and (effort not in _EFFORTS or effort not in model.efforts):
         raise _WrongError(f"output_config.effort: this model doesn't support the effort {effort!r}")
 

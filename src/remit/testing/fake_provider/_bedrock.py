@@ -16,9 +16,12 @@ from remit.testing.fake_provider._dialect import pieces_of
 from remit.testing.fake_provider._openai_rules import Refusal
 from remit.testing.fake_provider._reply import RecordedRequest, Reply
 from remit.testing.fake_provider._shapes import is_object
+from remit.testing.fake_provider._strict_forms import schema_fault
 
 _PATH = re.compile(r"/model/[^/]+/converse-stream\Z")
-_TOP = frozenset({"additionalModelRequestFields", "inferenceConfig", "messages", "system", "toolConfig"})
+_TOP = frozenset(
+    {"additionalModelRequestFields", "inferenceConfig", "messages", "outputConfig", "system", "toolConfig"}
+)
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
 
 
@@ -50,6 +53,8 @@ class BedrockDialect:
         return None if fault is None else Refusal(400, fault)
 
     def _fault(self, body: dict[str, Any]) -> str | None:
+        if (fault := _form_fault(body.get("outputConfig"))) is not None:
+            return fault
         waiting: list[str] = []
         role = "assistant"
         for message in body["messages"]:
@@ -143,6 +148,22 @@ class BedrockDialect:
             "metadata",
             {"usage": usage if reply.usage == "auto" else reply.usage, "metrics": {"latencyMs": 1}},
         )
+
+
+def _form_fault(config: Any) -> str | None:
+    """What is wrong with `outputConfig`, or None."""
+    if config is None:
+        return None
+    try:
+        form = config["textFormat"]
+        definition = form["structure"]["jsonSchema"]
+        fault = schema_fault(json.loads(definition["schema"]))
+        known = (set(config), set(form), form["type"], set(definition) - {"name", "description", "schema"})
+    except (KeyError, TypeError, ValueError):
+        return "The value at outputConfig.textFormat doesn't conform to the schema."
+    if known != ({"textFormat"}, {"type", "structure"}, "json_schema", set()):
+        return "The value at outputConfig.textFormat doesn't conform to the schema."
+    return None if fault is None else f"outputConfig.textFormat: output_config.format.{fault}"
 
 
 def event_frame(name: str, value: Any, *, kind: str = "event") -> bytes:

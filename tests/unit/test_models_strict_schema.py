@@ -1,0 +1,129 @@
+"""The schemas that Claude can be held to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remit.models._json_mode import reply_schema
+from remit.models._strict_schema import strict_schema
+from remit.stages._answers import submit_tool
+from remit.testing.fake_provider._strict_forms import form_fault, schema_fault
+from remit.workspaces import DELEGATE, WorkspaceSettings
+from remit.workspaces._tool_schemas import tools_for
+
+TEXT: dict[str, Any] = {"type": "string"}
+
+
+def closed(**fields: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": fields,
+        "required": sorted(fields),
+        "additionalProperties": False,
+    }
+
+
+def test_every_tool_of_ours_has_a_strict_form() -> None:
+    """R31: a stage's whole reply, all tools of a workspace and its answer, can be held to its schema."""
+    settings = WorkspaceSettings(ref="app", root=Path("/srv/app"), shell=True)
+    tools = (*tools_for(settings), submit_tool("work"))
+    strict = strict_schema(reply_schema(tools))
+    assert strict is not None
+    assert strict_schema(reply_schema((*tools, DELEGATE))) is None, "a child's limits are a free form"
+    assert form_fault({"type": "json_schema", "schema": strict}) is None
+    calls = strict["properties"]["call"]["anyOf"]
+    assert [call["properties"]["tool"]["enum"] for call in calls] == [[tool.name] for tool in tools]
+    for call, tool in zip(calls, tools, strict=True):
+        own: Any = tool.parameters
+        assert set(call["properties"]["arguments"]["properties"]) == set(own["properties"])
+
+
+@pytest.mark.parametrize(
+    ("schema", "strict"),
+    [
+        (closed(a={"type": "integer", "minimum": 1, "maximum": 9}), closed(a={"type": "integer"})),
+        (closed(a={**TEXT, "maxLength": 9, "pattern": "^x"}), closed(a=TEXT)),
+        (closed(a={**TEXT, "format": "date"}), closed(a={**TEXT, "format": "date"})),
+        (closed(a={**TEXT, "format": "made-up"}), closed(a=TEXT)),
+        (
+            closed(a={"type": "array", "items": TEXT, "minItems": 3, "uniqueItems": True}),
+            closed(a={"type": "array", "items": TEXT}),
+        ),
+        (closed(a={"type": ["string", "null"]}), closed(a={"anyOf": [TEXT, {"type": "null"}]})),
+        (closed(a={"oneOf": [TEXT, {"type": "null"}]}), closed(a={"anyOf": [TEXT, {"type": "null"}]})),
+        (closed(a={"type": "string", "enum": ["x", None]}), closed(a={"enum": ["x", None]})),
+        (closed(a={"const": 1}), closed(a={"const": 1})),
+        ({"type": "object", "properties": {"a": TEXT}}, {**closed(a=TEXT), "required": []}),
+        ({"type": "object", "properties": {}}, closed()),
+        ({**closed(a=TEXT), "required": ["a", "b"]}, closed(a=TEXT)),
+    ],
+)
+def test_what_is_left_of_a_schema(schema: dict[str, Any], strict: dict[str, Any]) -> None:
+    """R31: bounds are left out, alternatives and closed objects stay."""
+    assert strict_schema(schema) == strict
+    assert schema_fault(strict) is None
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"type": "object"},
+        closed(a={}),
+        closed(a={"type": "object"}),
+        closed(a={"type": "object", "additionalProperties": TEXT}),
+        {**closed(a=TEXT), "additionalProperties": True},
+        closed(a={"$ref": "#/$defs/a"}),
+        closed(a={"allOf": [TEXT]}),
+        closed(a={"type": "array"}),
+        closed(a={"enum": [{}]}),
+        closed(a={"anyOf": []}),
+        closed(a={"type": "file"}),
+        {"type": "object", "properties": {f"p{number}": TEXT for number in range(25)}},
+        closed(**{f"p{number}": {"anyOf": [TEXT, {"type": "null"}]} for number in range(17)}),
+    ],
+)
+def test_what_has_no_strict_form(schema: dict[str, Any]) -> None:
+    """R31: what is open, or too much, isn't bent into something else: the prompt holds it."""
+    assert strict_schema(schema) is None
+
+
+ANY_SCHEMA: st.SearchStrategy[Any] = st.recursive(
+    st.sampled_from(
+        [
+            TEXT,
+            {"type": "integer", "minimum": 0},
+            {"type": "object"},
+            {"type": "object", "properties": {}, "additionalProperties": False},
+            {"enum": ["a", 1]},
+            {"type": ["number", "null"]},
+            {"$ref": "#"},
+            {},
+            True,
+            None,
+            "text",
+        ]
+    ),
+    lambda below: st.one_of(
+        st.builds(lambda items: {"type": "array", "items": items, "maxItems": 2}, below),
+        st.builds(lambda options: {"anyOf": options}, st.lists(below, max_size=3)),
+        st.builds(
+            lambda fields, shut: {"type": "object", "properties": fields, **({} if shut is None else shut)},
+            st.dictionaries(st.sampled_from("abcdef"), below, max_size=4),
+            st.sampled_from([None, {"additionalProperties": False}, {"additionalProperties": True}]),
+        ),
+    ),
+    max_leaves=12,
+)
+
+
+@given(ANY_SCHEMA)
+def test_whatever_comes_out_is_taken(schema: Any) -> None:
+    """R31: over any schema of a stranger's server: none, or one that the API takes."""
+    strict = strict_schema(schema)
+    assert strict is None or schema_fault(strict) is None
