@@ -94,6 +94,33 @@ async def test_same_request_is_known_after_a_restart(world: DoorWorld) -> None:
     assert (again.status_code, again.json()) == (200, first.json())
 
 
+async def test_repetition_is_answered_as_the_first_was_whatever_stands_against_it_now(
+    world: DoorWorld,
+) -> None:
+    """R63: a webhook that this host can't send, or a binding that is gone, takes nobody's run from him."""
+    world.replies = DIRECT
+    body, headers = {"binding": "direct", "prompt": "Mend it."}, {"Idempotency-Key": "k-1"}
+    told = {**body, "webhook": "https://example.org/hook"}
+    wait = {"wait_ms": 30_000}
+    async with world.open() as door, door.client() as client:
+        fresh = await client.post("/api/v1/runs", json=told, headers=headers)
+        assert (fresh.status_code, fresh.json()["param"]) == (422, "webhook")
+        first = await client.post("/api/v1/runs", json=body, headers=headers, params=wait)
+        again = await client.post("/api/v1/runs", json=told, headers=headers, params=wait)
+        assert (again.status_code, again.json()) == (200, first.json())
+        other = await client.post("/api/v1/runs", json={**told, "prompt": "Other."}, headers=headers)
+        assert (other.status_code, other.json()["param"]) == (422, "webhook")
+        secret = door.secret
+    world.bindings = {"other": {"workspace": "app", "profile": "direct", "require_evidence": False}}
+    async with world.open(key_name="later") as door, door.client(secret) as client:
+        again = await client.post("/api/v1/runs", json=body, headers=headers)
+        assert (again.status_code, again.json()) == (200, first.json())
+        bound = await door.add_key("bound", bindings=("other",))
+        async with door.client(bound) as theirs:
+            refused = await theirs.post("/api/v1/runs", json=body, headers=headers)
+        assert (refused.status_code, refused.json()["param"]) == (404, "binding")
+
+
 async def test_retried_request_joins_its_own_busy_session(world: DoorWorld) -> None:
     """R63: a retry isn't told that its session is busy with the very run it asked for."""
     world.replies = (PLAN, SLEEP, WORK, REVIEW)

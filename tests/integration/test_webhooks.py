@@ -183,6 +183,18 @@ async def test_what_cannot_be_sent_is_refused_at_the_door(tmp_path: Path) -> Non
     assert listener.heard == []
 
 
+async def test_repetition_in_this_process_is_answered_too(tmp_path: Path) -> None:
+    """R63: a run that was started is found again, also where its webhook couldn't be sent any more."""
+    async with listening() as listener:
+        async with Host(config_of(tmp_path)) as host:
+            first = await (await host.start(asked(listener), idempotency_key="k-1")).wait()
+        async with Host(config_of(tmp_path, secret=False)) as host:
+            again = await host.start(asked(listener), idempotency_key="k-1")
+            assert (again.id, (await again.wait()).status) == (first.id, first.status)
+            with pytest.raises(InvalidRequest, match="webhook_secret_env"):
+                await host.start(asked(listener, prompt="Other."), idempotency_key="k-1")
+
+
 async def _try(url: str, addresses: Sequence[str], networks: Any = (), **more: Any) -> Tried:
     async def resolve(host: str, port: int) -> Sequence[str]:
         return addresses

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from remit.admission import Binding, Caller
 from remit.api import Cancelled, NodeRow, Places, ServedStore, WorkRow
 from remit.contract import AuditFact, CancelReceipt, Delivery, DryRun, RunView, WorkKind
-from remit.errors import NotFound, PreconditionFailed
+from remit.errors import NotFound, PreconditionFailed, RequestError
 from remit.host._by_hand import ByHand, PatchPlace, deliver_by_hand, delivery_of
 from remit.host._delivering import check_deliverable, check_discardable
 from remit.host._live_work import LiveWork, run_of_work
@@ -179,7 +179,14 @@ class HostDoor:
         session, turn = split_request(parsed.request)
         run_id = parsed.request.id or self._host.ids.new("run")
         create = SessionCreate(session_id=None, turn_id=run_id, session=session, turn=turn)
-        created = (await dispatcher.create_session(create, context)).get()
+        try:
+            created = (await dispatcher.create_session(create, context)).get()
+        except RequestError:
+            starter = self._parts.starter
+            repeated = await starter.find_repeated(parsed.request, caller, idempotency_key)
+            if repeated is None:
+                raise
+            return Started(run=repeated, created=False)
         start = TurnStart(
             session=created.session,
             turn_id=run_id,

@@ -12,7 +12,7 @@ from remit.admission import Caller
 from remit.api import ServedHost
 from remit.config import Config
 from remit.contract import DeliveryMode, DryRun, RunRequest, RunView
-from remit.errors import MisuseError
+from remit.errors import MisuseError, RequestError
 from remit.host._asking import Asked, check_asked, check_times
 from remit.host._parts import HostSettings, Parts, open_parts
 from remit.host._previewing import preview
@@ -51,6 +51,7 @@ from remit.runs import (
     despite_cancel,
     no_run,
     read_newest_view,
+    snapshot_of,
     split_request,
     sweep_dead_runs,
     with_position,
@@ -320,7 +321,13 @@ class Host:
         """Through the two operations that every door goes through."""
         context, (session, turn) = self._context(), split_request(parsed.request)
         create = SessionCreate(session_id=None, turn_id=run_id, session=session, turn=turn)
-        created = (await parts.dispatcher.create_session(create, context)).get()
+        try:
+            created = (await parts.dispatcher.create_session(create, context)).get()
+        except RequestError:
+            repeated = await parts.starter.find_repeated(parsed.request, context.caller, idempotency_key)
+            if repeated is None:
+                raise
+            return TurnStarted(turn=snapshot_of(repeated.view), joined=True)
         start = TurnStart(
             session=created.session,
             turn_id=run_id,

@@ -22,7 +22,7 @@ from remit.admission import (
     queue_full,
 )
 from remit.contract import DeliveryMode, RunRequest
-from remit.errors import AdmissionError, CapSpent
+from remit.errors import AdmissionError, RequestError
 from remit.primitives import Clock
 from remit.requests import ParsedRequest, fingerprint
 from remit.runs._auditing import audit_of_admission
@@ -135,23 +135,27 @@ class Starter:
         """
         caller = caller or Caller()
         async with await self._session_lock(parsed.request, caller):
-            decision = await self._decide(parsed, caller)
-            refused = await self._find_refusal(caller) if isinstance(decision, Admitted) else None
-            if refused is not None:
-                repeated = await self._find_repeated(parsed.request, caller, idempotency_key)
-                return _answer(refused) if repeated is None else Started(run=repeated, created=False)
+            decision = await self._answer(parsed, caller)
             if isinstance(decision, Admitted):
                 return await despite_cancel(self._submit(decision, caller, idempotency_key, residencies))
-            repeated = await self._find_repeated(parsed.request, caller, idempotency_key)
-            return Started(run=repeated, created=False) if repeated is not None else decision
+            repeated = await self.find_repeated(parsed.request, caller, idempotency_key)
+            if repeated is not None:
+                return Started(run=repeated, created=False)
+        if isinstance(decision, RequestError):
+            raise decision
+        return decision
 
-    async def _find_refusal(self, caller: Caller) -> CapSpent | AdmissionError | None:
-        """Why the caller's key may not spend anything now; None: it may."""
+    async def _answer(self, parsed: ParsedRequest, caller: Caller) -> Admitted | Deferred | RequestError:
+        """What a request is told that was never sent before."""
         try:
-            await self.check_money(caller)
-        except (CapSpent, AdmissionError) as error:
+            decision = await self._decide(parsed, caller)
+            if isinstance(decision, Admitted):
+                await self.check_money(caller)
+        except RequestError as error:
             return error
-        return None
+        except AdmissionError as error:
+            return Deferred(error=error)
+        return decision
 
     async def _session_lock(self, request: RunRequest, caller: Caller) -> AbstractAsyncContextManager[Any]:
         """Held while a request of a session is admitted, so that two can't both find it free."""
@@ -163,16 +167,21 @@ class Starter:
             return nullcontext()
         return self._locks.setdefault(name_in_host(caller.tenant, name), asyncio.Lock())
 
-    async def _find_repeated(
+    async def find_repeated(
         self, request: RunRequest, caller: Caller, idempotency_key: str | None
     ) -> StoredRun | None:
-        """The run that was admitted for the same request before, under the caller's same id or key."""
+        """The run that was admitted for the same request before, under the caller's same id or key.
+
+        A repetition is answered as the first was, whatever stands against the request by now.
+        """
         stored: StoredRun | None = None
         if request.id is not None:
             stored = await self.store.find_run(request.id, tenant=caller.tenant)
         if stored is None and idempotency_key is not None:
             stored = await self.store.find_by_key(idempotency_key, tenant=caller.tenant)
-        return stored if stored is not None and stored.fingerprint == fingerprint(request) else None
+        if stored is None or stored.fingerprint != fingerprint(request):
+            return None
+        return stored if caller.bindings is None or stored.view.binding in caller.bindings else None
 
     async def _submit(
         self,
@@ -231,9 +240,3 @@ class Starter:
             return False
         self.on_stop()
         return True
-
-
-def _answer(refused: CapSpent | AdmissionError) -> Deferred:
-    if isinstance(refused, CapSpent):
-        raise refused
-    return Deferred(error=refused)
