@@ -67,7 +67,7 @@ def _schemas(operations: Iterable[Operation]) -> tuple[dict[str, Any], _Refs]:
             wanted.append((operation.body, "validation"))
         if operation.query is not NoQuery:
             wanted.append((operation.query, "validation"))
-        shapes = [says.shape for says in operation.says.values()]
+        shapes = [shape for says in operation.says.values() for shape in (says.shape, says.other)]
         wanted.extend((shape, "serialization") for shape in shapes if shape is not None)
     found, document = models_json_schema(list(dict.fromkeys(wanted)), ref_template=_REF)
     return document.get("$defs", {}), found  # pyright: ignore[reportReturnType] - JSON Schema
@@ -112,14 +112,24 @@ def _refusals(operation: Operation) -> dict[int, str]:
 
 def _says(says: Says, refs: _Refs) -> dict[str, Any]:
     if says.shape is not None:
-        content: dict[str, Any] = {says.media_type: {"schema": refs[says.shape, "serialization"]}}
+        schema = refs[says.shape, "serialization"]
+        if says.other is not None:
+            schema = {"anyOf": [schema, refs[says.other, "serialization"]]}
+        content: dict[str, Any] = {says.media_type: {"schema": schema}}
         if says.shape.__name__ == "EventPage":
             content["text/event-stream"] = {"schema": {"type": "string"}}
         return {"description": says.text, "content": content}
     if not says.media_type:
         return {"description": says.text}
-    kind = "object" if says.media_type == "application/json" else "string"
-    return {"description": says.text, "content": {says.media_type: {"schema": {"type": kind}}}}
+    types = (says.media_type, *says.further_types)
+    return {"description": says.text, "content": {one: {"schema": _text_of(one, says)} for one in types}}
+
+
+def _text_of(media_type: str, says: Says) -> dict[str, Any]:
+    """What is known of a text without a shape."""
+    if media_type != "application/json":
+        return {"type": "string"}
+    return {"type": "object"} if media_type == says.media_type else {"description": "Any JSON."}
 
 
 def _problem(text: str, refs: _Refs) -> dict[str, Any]:

@@ -85,7 +85,11 @@ class Says:
     text: str
     shape: type[Model] | None = None
     """None: `media_type` says what comes."""
+    other: type[Model] | None = None
+    """What comes instead where the call asked for something else."""
     media_type: str = "application/json"
+    further_types: tuple[str, ...] = ()
+    """Other content types that the same text may come as."""
 
 
 class NoQuery(Model):

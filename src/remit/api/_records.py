@@ -23,7 +23,8 @@ from remit.primitives import clean_text, usd_from_micros
 from remit.runs import AttemptRow
 from remit.usage import summarise_attempts
 
-_SAFE_TYPES = frozenset({"text/plain", "text/x-diff", "application/json", "text/markdown"})
+_FURTHER_TYPES = ("text/x-diff", "text/markdown", "application/json")
+_SAFE_TYPES = frozenset({"text/plain", *_FURTHER_TYPES})
 
 
 async def _history(call: Call) -> Answer:
@@ -163,7 +164,7 @@ OPERATIONS = (
         handle=_artifact,
         scope="read",
         names="run",
-        says={200: Says(text="Its text.", media_type="text/plain")},
+        says={200: Says(text="Its text.", media_type="text/plain", further_types=_FURTHER_TYPES)},
     ),
     Operation(
         id="read_run_usage",

@@ -21,6 +21,7 @@ from remit.api._shapes import (
 )
 from remit.contract import (
     CancelReceipt,
+    DryRun,
     Model,
     Moment,
     RunRequest,
@@ -252,7 +253,7 @@ OPERATIONS = (
         headers={"Idempotency-Key": "Stands for this request: 1 to 255 visible ASCII characters."},
         says={
             200: Says(text="The run that the same request had started (or, with `dry_run`, what would be).",
-                      shape=RunView),
+                      shape=RunView, other=DryRun),
             201: Says(text="The run, started.", shape=RunView),
             202: Says(text="The run, which hadn't ended when `wait_ms` ran out.", shape=RunView),
         },

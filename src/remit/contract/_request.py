@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -10,6 +10,15 @@ from remit.contract._limits import LimitRequest
 from remit.contract._model import Model
 from remit.contract._words import DeliveryMode, OnBusy, Preserve, Profile, StageKind
 from remit.primitives import is_run_id
+
+_ID_SCHEMA: Final[dict[str, Any]] = {
+    "anyOf": [{"type": "string", "pattern": "^[A-Za-z0-9_-]{1,128}$"}, {"type": "null"}]
+}
+"""What `is_run_id` takes, for the descriptions that are made of a request."""
+_PROMPT_SCHEMA: Final[dict[str, Any]] = {
+    "anyOf": [{"type": "string", "minLength": 1}, {"type": "null"}],
+    "description": "Either this or `content`.",
+}
 
 
 class TextPart(Model):
@@ -67,12 +76,12 @@ class DeliveryRequest(Model):
 class RunRequest(Model):
     """One request for one run. Unknown keys are refused."""
 
-    id: str | None = None
+    id: str | None = Field(default=None, json_schema_extra=_ID_SCHEMA)
     """The caller's own id for the run, `[A-Za-z0-9_-]{1,128}`; None: one is made."""
     binding: str | None = None
-    session_id: str | None = None
-    continues: str | None = None
-    prompt: str | None = None
+    session_id: str | None = Field(default=None, json_schema_extra=_ID_SCHEMA)
+    continues: str | None = Field(default=None, json_schema_extra=_ID_SCHEMA)
+    prompt: str | None = Field(default=None, json_schema_extra=_PROMPT_SCHEMA)
     content: tuple[ContentPart, ...] | None = None
     instructions: str | None = None
     earlier: tuple[EarlierTurn, ...] = ()
@@ -101,7 +110,7 @@ class RunRequest(Model):
             raise ValueError("an id is 1 to 128 of A-Z a-z 0-9 _ -")
         return value
 
-    @field_validator("delivery", mode="before")
+    @field_validator("delivery", mode="before", json_schema_input_type=DeliveryRequest | DeliveryMode | None)
     @classmethod
     def _take_mode_word(cls, value: object) -> object:
         return {"mode": value} if isinstance(value, str) else value
