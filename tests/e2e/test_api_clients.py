@@ -123,6 +123,9 @@ async def test_errors_come_back_as_themselves(world: DoorWorld) -> None:
         async with AsyncClient(door.base_url, api_key="rk_nope") as stranger:
             with pytest.raises(Unauthenticated):
                 await stranger.get(run.id)
+        with pytest.raises(HostUnreachable, match=r"doesn't speak TLS; without it the address is http://127"):
+            async with AsyncClient(door.base_url.replace("http:", "https:"), api_key=door.secret) as mistaken:
+                await mistaken.get(run.id)
     with pytest.raises(HostUnreachable, match="remit serve"):
         async with AsyncClient(door.base_url, api_key=door.secret) as late:
             await late.get("x")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import secrets
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
@@ -238,3 +239,11 @@ def wait_before(attempt: int, error: RemitError | httpx2.TransportError) -> floa
         return min(asked / 1000, 60.0)
     longest = min(_FIRST_WAIT_S * 2**attempt, _LONGEST_WAIT_S)
     return longest * (0.5 + random.random() / 2)  # noqa: S311 - spreads load, guards nothing
+
+
+def trust_for(url: str) -> ssl.SSLContext | bool:
+    """Whose certificates are trusted: the machine's, or those of SSL_CERT_FILE, on loopback as anywhere.
+
+    Proxies of the environment aren't for loopback, so there the client reads nothing of it by itself.
+    """
+    return httpx2.create_ssl_context() if url.startswith("https:") else True

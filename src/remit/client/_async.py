@@ -26,6 +26,7 @@ from remit.client._asking import (
     is_loopback,
     may_repeat,
     run_path,
+    trust_for,
     wait_before,
     work_path,
 )
@@ -68,6 +69,7 @@ class AsyncClient:
             timeout=timeout_s,
             transport=transport,
             trust_env=not is_loopback(url),
+            verify=trust_for(url),
         )
 
     async def __aenter__(self) -> Self:
@@ -312,4 +314,18 @@ def final_error(error: httpx2.TransportError | RemitError, base_url: httpx2.URL)
     if isinstance(error, RemitError):
         return error
     what = str(error) or type(error).__name__
+    if "[SSL" in what:
+        return HostUnreachable(_tls_trouble(what, base_url))
     return HostUnreachable(f"the host at {base_url} doesn't answer ({what}); is `remit serve` running?")
+
+
+def _tls_trouble(what: str, base_url: httpx2.URL) -> str:
+    """What is wrong between the two ends of a connection that isn't the host's absence."""
+    if "CERTIFICATE_VERIFY_FAILED" in what:
+        why = what.rpartition("verify failed: ")[2].partition(" (_ssl")[0]
+        return (
+            f"the certificate of {base_url} isn't trusted here ({why}); SSL_CERT_FILE names a file with the "
+            "authority that signed it"
+        )
+    plain = base_url.copy_with(scheme="http")
+    return f"what answers at {base_url} doesn't speak TLS; without it the address is {plain}"

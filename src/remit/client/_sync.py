@@ -26,6 +26,7 @@ from remit.client._asking import (
     is_loopback,
     may_repeat,
     run_path,
+    trust_for,
     wait_before,
     work_path,
 )
@@ -68,6 +69,7 @@ class Client:
             timeout=timeout_s,
             transport=transport,
             trust_env=not is_loopback(url),
+            verify=trust_for(url),
         )
 
     def __enter__(self) -> Self:
