@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pwd
+import secrets
 import shutil
 from contextlib import suppress
 from functools import lru_cache
@@ -80,7 +81,8 @@ def _fingerprint(home: Path) -> str:
 
 
 def _build(folder: Path, *, home: Path) -> None:
-    making = folder.with_name(f"{folder.name}.{os.getpid()}")
+    # A name of its own: two runs of one host may be the first at once.
+    making = folder.with_name(f"{folder.name}.{os.getpid()}.{secrets.token_hex(6)}")
     making.mkdir(mode=0o700, parents=True)
     for name in system_files():
         _copy_part(Path(name), making / Path(name).relative_to("/etc"))
@@ -96,7 +98,7 @@ def _build(folder: Path, *, home: Path) -> None:
     making.chmod(0o755)
     try:
         making.rename(folder)
-    except OSError:  # another process was first
+    except OSError:  # another one was first
         shutil.rmtree(making)
 
 

@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from secrets import token_hex
 
 from remit.errors import NodeError
 from remit.workspaces._base import BaseEntry, BasePin, Listing, refuse_root
@@ -161,7 +162,8 @@ def _pin_folder(root: Path, folder: Path, copied: bool) -> BasePin:
     name = digest.hexdigest()[:12]
     store = folder / "pins" / f"folder-{name}"
     store.mkdir(parents=True, exist_ok=True, mode=0o700)
-    unfinished = store / f"facts.{os.getpid()}"
+    # A name of its own: two runs may pin the same folder at once.
+    unfinished = store / f"facts.{os.getpid()}.{token_hex(6)}"
     unfinished.write_text(json.dumps(facts))
     unfinished.replace(store / "facts.json")
     return BasePin(id=f"tree:{name}", kind="folder", root=str(root), lower=str(root), store=str(store))
