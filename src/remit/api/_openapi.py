@@ -70,7 +70,11 @@ def _schemas(operations: Iterable[Operation]) -> tuple[dict[str, Any], _Refs]:
         shapes = [shape for says in operation.says.values() for shape in (says.shape, says.other)]
         wanted.extend((shape, "serialization") for shape in shapes if shape is not None)
     found, document = models_json_schema(list(dict.fromkeys(wanted)), ref_template=_REF)
-    return document.get("$defs", {}), found  # pyright: ignore[reportReturnType] - JSON Schema
+    schemas: dict[str, dict[str, Any]] = document.get("$defs", {})
+    for name, schema in schemas.items():
+        if "title" in schema:  # generators name a class by it: what is taken and what is told are two
+            schema["title"] = name.replace("-", "")
+    return schemas, found  # pyright: ignore[reportReturnType] - JSON Schema
 
 
 def _operation(operation: Operation, refs: _Refs) -> dict[str, Any]:
