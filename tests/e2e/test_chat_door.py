@@ -463,6 +463,25 @@ def test_chats_are_sessions(client: httpx2.Client, served: Served) -> None:
     assert served.run(odd.headers["x-remit-run-id"]).session_id.startswith("s_")
 
 
+@pytest.mark.parametrize(("path", "field"), [("/v1/responses", "input"), ("/v1/messages", "messages")])
+def test_chats_are_sessions_in_the_other_dialects_too(
+    client: httpx2.Client, served: Served, path: str, field: str
+) -> None:
+    """The chat that a front end names, for a run that works; a plain answer takes one only from its body."""
+    chat = {"X-OpenWebUI-Chat-Id": f"chat{path.replace('/', '-')}"}
+    for model, text, metadata, expected in (
+        ("reviewed", "Mend it.", {}, chat["X-OpenWebUI-Chat-Id"]),
+        ("answer", "NAME the chat.", {}, None),
+        ("answer", "NAME the chat.", {"session_id": f"named{path.replace('/', '-')}"}, None),
+    ):
+        said = {"max_tokens": 100} if field == "messages" else {}
+        asked = {"model": model, field: [{"role": "user", "content": text}], "metadata": metadata}
+        answer = client.post(path, json={**asked, **said}, headers=chat)
+        assert answer.status_code == 200, answer.text
+        run = served.run(answer.headers["x-remit-run-id"])
+        assert run.session_id == (metadata.get("session_id") or expected or run.id)
+
+
 def test_models_in_both_dialects_by_header(client: httpx2.Client) -> None:
     """R76: who sends Anthropic's version gets Anthropic's list; everybody else OpenAI's."""
     listed = client.get("/v1/models").json()
