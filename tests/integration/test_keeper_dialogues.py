@@ -24,14 +24,14 @@ async def checkout(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncItera
         yield await here.open()
 
 
-def talk(checkout: Checkout, script: str, **options: Any) -> Dialogue:
+async def talk(checkout: Checkout, script: str, **options: Any) -> Dialogue:
     spec = CommandSpec(
         call_id=f"talk-{secrets.token_hex(4)}",
         argv=("/bin/sh", "-c", script),
         timeout_ms=60_000,
         max_output_bytes=65_536,
     )
-    return checkout.converse(replace(spec, **options))
+    return await checkout.converse(replace(spec, **options))
 
 
 async def hear_until(dialogue: Dialogue, end: bytes) -> bytes:
@@ -54,7 +54,7 @@ async def hear_all(dialogue: Dialogue) -> bytes:
 
 async def test_what_is_said_is_heard_and_answered(checkout: Checkout) -> None:
     """Bytes go both ways, cut anywhere, for as long as the program runs."""
-    dialogue = talk(checkout, 'while read -r line; do echo "got $line"; done')
+    dialogue = await talk(checkout, 'while read -r line; do echo "got $line"; done')
     for text in (b"one\n", b"two\nth", b"ree\n"):
         await dialogue.say(text)
     assert await hear_until(dialogue, b"got three\n") == b"got one\ngot two\ngot three\n"
@@ -67,7 +67,7 @@ async def test_what_is_said_is_heard_and_answered(checkout: Checkout) -> None:
 
 async def test_large_messages_go_through_whole(checkout: Checkout) -> None:
     """More than a pipe holds arrives unchanged, while both sides wait for each other."""
-    dialogue = talk(checkout, "cat")
+    dialogue = await talk(checkout, "cat")
     data = os.urandom(3 << 20)
     heard = bytearray()
 
@@ -85,7 +85,7 @@ async def test_large_messages_go_through_whole(checkout: Checkout) -> None:
 async def test_stderr_is_drained_and_its_end_kept(checkout: Checkout) -> None:
     """R47: 256 KiB on stderr, half of it without a line's end, hold up nothing."""
     flood = "yes warning | head -c 131072 >&2; head -c 131072 /dev/zero | tr '\\0' x >&2"
-    dialogue = talk(checkout, f'{flood}; read -r q; echo "a $q"; echo last >&2')
+    dialogue = await talk(checkout, f'{flood}; read -r q; echo "a $q"; echo last >&2')
     await dialogue.say(b"question\n")
     assert await hear_until(dialogue, b"\n") == b"a question\n"
     result = await dialogue.wait()
@@ -96,7 +96,7 @@ async def test_stderr_is_drained_and_its_end_kept(checkout: Checkout) -> None:
 
 async def test_what_nobody_hears_holds_up_the_program_alone(checkout: Checkout) -> None:
     """A program that says more than is heard waits; the checkout goes on, and nothing grows."""
-    dialogue = talk(checkout, "yes")
+    dialogue = await talk(checkout, "yes")
     assert await dialogue.hear()
     await asyncio.sleep(0.3)
     rss_kib = int(Path(f"/proc/{checkout.pid}/statm").read_text().split()[1]) * 4
@@ -107,7 +107,7 @@ async def test_what_nobody_hears_holds_up_the_program_alone(checkout: Checkout) 
 
 async def test_last_words_are_heard_after_the_end(checkout: Checkout) -> None:
     """What was said before the end is heard, also by who listens late."""
-    dialogue = talk(checkout, "echo first; echo last; exit 3")
+    dialogue = await talk(checkout, "echo first; echo last; exit 3")
     result = await dialogue.wait()
     assert (result.status, result.exit_code) == ("exited", 3)
     assert await hear_all(dialogue) == b"first\nlast\n"
@@ -123,7 +123,7 @@ async def speak_on(dialogue: Dialogue) -> None:
 
 async def test_who_reads_no_more_is_told_of(checkout: Checkout) -> None:
     """Speaking to a program that has closed its stdin, or has ended, is an error of that call."""
-    dialogue = talk(checkout, "exec 0<&-; echo ready; sleep 30")
+    dialogue = await talk(checkout, "exec 0<&-; echo ready; sleep 30")
     await hear_until(dialogue, b"ready\n")
     if checkout.sandbox == "none":  # a sandbox's own first process holds the pipe as well
         with pytest.raises(WorkspaceOperationError, match="reads no more"):
@@ -136,7 +136,7 @@ async def test_who_reads_no_more_is_told_of(checkout: Checkout) -> None:
 async def test_stop_ends_all_that_it_started(checkout: Checkout) -> None:
     """A stop answers when the program and what it started are gone, also when TERM is ignored."""
     nap = str(1000 + secrets.randbelow(10**9))
-    dialogue = talk(checkout, f"trap '' TERM; sleep {nap} & echo up; sleep {nap}; sleep {nap}")
+    dialogue = await talk(checkout, f"trap '' TERM; sleep {nap} & echo up; sleep {nap}; sleep {nap}")
     await hear_until(dialogue, b"up\n")
     stopped = await dialogue.stop(grace_ms=100)
     assert stopped is not None
@@ -149,7 +149,7 @@ async def test_stop_ends_all_that_it_started(checkout: Checkout) -> None:
 async def test_it_ends_with_the_checkout(checkout: Checkout) -> None:
     """Closing the checkout ends what is talked to; who listens is told."""
     nap = str(1000 + secrets.randbelow(10**9))
-    dialogue = talk(checkout, f"echo up; sleep {nap}")
+    dialogue = await talk(checkout, f"echo up; sleep {nap}")
     await hear_until(dialogue, b"up\n")
     await checkout.close()
     assert processes_with(nap) == []
@@ -159,7 +159,7 @@ async def test_it_ends_with_the_checkout(checkout: Checkout) -> None:
 async def test_a_lost_keeper_ends_it(checkout: Checkout) -> None:
     """With the keeper dies what it ran, and who listens is told."""
     nap = str(1000 + secrets.randbelow(10**9))
-    dialogue = talk(checkout, f"echo up; sleep {nap}")
+    dialogue = await talk(checkout, f"echo up; sleep {nap}")
     await hear_until(dialogue, b"up\n")
     async with asyncio.TaskGroup() as group:
         listening = group.create_task(_outcome(dialogue))
@@ -183,10 +183,10 @@ async def test_outside_the_sandbox_only_when_asked(tmp_path: Path) -> None:
     async with place(tmp_path) as here:
         checkout = await here.open()
         marker = tmp_path / "outside"
-        confined = talk(checkout, f"ls {tmp_path}/data 2>&1 | wc -l; pwd")
+        confined = await talk(checkout, f"ls {tmp_path}/data 2>&1 | wc -l; pwd")
         assert await hear_all(confined) == f"1\n{checkout.root}\n".encode()
         script = f'pwd; echo "[$CI]"; cat {checkout.root}/tracked.txt; touch {marker}'
-        free = talk(checkout, script, confined=False, environment={"PATH": "/usr/bin:/bin"})
+        free = await talk(checkout, script, confined=False, environment={"PATH": "/usr/bin:/bin"})
         assert await hear_all(free) == b"/\n[]\noriginal\n"
         assert (await free.wait()).exit_code == 0
         assert marker.exists()

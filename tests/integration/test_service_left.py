@@ -74,6 +74,7 @@ async def test_a_workspace_that_keeps_nothing_keeps_nothing_of_the_dead(tmp_path
     storage = tmp_path / "data/checkouts/run_1"
     async with node_of(tmp_path, root) as node:
         await node.open("run_1")
+        await node.tool("list_files")
         await kill_keeper(node, storage)
         async with node_of(tmp_path, root, preserve="never") as later:
             cleanup = CleanupRequest(run_id="run_1", generation=2, keep=True)

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from typing import Any, Final, cast
 
 from remit.contract import Isolation, SandboxLevel
+from remit.workspaces._asleep import Asleep
 from remit.workspaces._checkout_request import CheckoutRequest
 from remit.workspaces._command import CommandResult, CommandSpec, Stopped
 from remit.workspaces._dialogue import Dialogue
@@ -28,12 +29,30 @@ _SHIELD_S: Final = 15.0
 
 
 class Checkout:
-    """One open checkout. Every method may be called at the same time as the others, and cancelled."""
+    """One open checkout. Every method may be called at the same time as the others, and cancelled.
+
+    It may be asleep: known to open as others did before it, and opened by the first who looks into it.
+
+    Args:
+        request: What was asked for.
+        link: To its keeper; None: there is none yet.
+        opened: What the keeper said, or said of the last one like it.
+        sandbox: How its commands are confined.
+        asleep: What stands for the keeper where there is none.
+    """
 
     def __init__(
-        self, request: CheckoutRequest, link: KeeperLink, opened: dict[str, Any], sandbox: SandboxLevel
+        self,
+        request: CheckoutRequest,
+        link: KeeperLink | None,
+        opened: dict[str, Any],
+        sandbox: SandboxLevel,
+        *,
+        asleep: Asleep | None = None,
     ) -> None:
         self._link = link
+        self._asleep = asleep
+        self._waking = asyncio.Lock()
         self._masker = request.masker
         self.checkout_id = request.checkout_id
         self.generation = request.generation
@@ -44,8 +63,39 @@ class Checkout:
         self.notes: tuple[str, ...] = tuple(opened["notes"])
         """What the user should know: a fallback and why, what isn't shown."""
         self.storage = request.storage
-        self.pid: int = opened["pid"]
-        """The keeper's process."""
+        self.pid: int = 0 if link is None else opened["pid"]
+        """The keeper's process; 0: it is asleep, and has none."""
+
+    @property
+    def is_awake(self) -> bool:
+        """Whether its keeper was started; before that nothing can have been changed in it."""
+        return self._link is not None
+
+    async def wake(self) -> KeeperLink:
+        """Start its keeper, if that wasn't done yet.
+
+        Raises:
+            KeeperLost: it can't be, or it is closed.
+
+        Cancellation: what was begun is taken back; the next one to ask begins anew.
+        """
+        if self._link is not None:
+            return self._link
+        async with self._waking:
+            if self._link is None:
+                if self._asleep is None:
+                    raise KeeperLost("the checkout is closed", reason="lost")
+                self._link, opened = await self._asleep.begin()
+                self.pid, self._asleep = opened["pid"], None
+            return self._link
+
+    async def can_keep(self) -> bool:
+        """Whether there is something that could be kept: one that is asleep is made for it."""
+        try:
+            await self.wake()
+        except KeeperLost:
+            return False
+        return True
 
     async def run(
         self, spec: CommandSpec, *, on_output: Callable[[bytes], None] | None = None
@@ -67,7 +117,8 @@ class Checkout:
         stream = MaskingStream(self._masker)
         if on_output is not None:
             viewer = _decoded(lambda data: _pass_on(stream.feed(data), on_output))
-        number, answer = self._link.send("run", params, on_part=viewer)
+        link = await self.wake()
+        number, answer = link.send("run", params, on_part=viewer)
         try:
             result = CommandResult.from_answer(await asyncio.shield(answer))
             if on_output is not None:
@@ -76,14 +127,16 @@ class Checkout:
         except WorkspaceOperationError as error:
             raise _without_secrets(error, self._masker) from None
         except asyncio.CancelledError:
-            await self._stop_and_wait(spec.call_id, answer)
+            await self._stop_and_wait(link, spec.call_id, answer)
             raise
         finally:
-            self._link.forget(number)
+            link.forget(number)
 
-    async def _stop_and_wait(self, call_id: str, answer: asyncio.Future[dict[str, Any]]) -> None:
+    async def _stop_and_wait(
+        self, link: KeeperLink, call_id: str, answer: asyncio.Future[dict[str, Any]]
+    ) -> None:
         try:
-            self._link.send("stop", {"call_id": call_id, "grace_ms": _STOP_GRACE_MS})
+            link.send("stop", {"call_id": call_id, "grace_ms": _STOP_GRACE_MS})
             await _despite_cancels(answer, _SHIELD_S)
         except (WorkspaceOperationError, KeeperLost):
             return
@@ -92,7 +145,7 @@ class Checkout:
 
     def _kill_keeper(self) -> None:
         """Ends a keeper that doesn't answer (stopped, by a command without a sandbox), and all below it."""
-        if not self._link.is_closed:  # until then its number is its own
+        if self._link is not None and not self._link.is_closed:  # until then its number is its own
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
 
@@ -105,14 +158,16 @@ class Checkout:
             self._kill_keeper()
             raise KeeperLost("the process that holds the checkout didn't answer; it was killed") from None
 
-    def converse(self, spec: CommandSpec) -> Dialogue:
+    async def converse(self, spec: CommandSpec) -> Dialogue:
         """Starts a program that is talked to; it ends with the checkout at the latest.
 
         Raises:
             WorkspaceOperationError: what is to be started doesn't fit into a frame.
+            KeeperLost: the checkout is gone.
         """
         params = _order(spec, streamed=False)
-        return Dialogue(self._link, spec.call_id, self._link.send("converse", params))
+        link = await self.wake()
+        return Dialogue(link, spec.call_id, link.send("converse", params))
 
     async def call(self, operation: str, arguments: Mapping[str, object]) -> dict[str, object]:
         """Does one file operation in the keeper.
@@ -124,20 +179,21 @@ class Checkout:
         Cancellation: the operation is stopped before the cancel is raised; it was done whole or not at all,
         as far as the operation itself keeps to that.
         """
-        number, answer = self._link.send("call", {"operation": operation, "arguments": dict(arguments)})
+        link = await self.wake()
+        number, answer = link.send("call", {"operation": operation, "arguments": dict(arguments)})
         try:
             return self._masked(await asyncio.shield(answer))
         except WorkspaceOperationError as error:  # it may quote the file, or name what a link leads to
             raise _without_secrets(error, self._masker) from None
         except asyncio.CancelledError:
             try:
-                self._link.send("cancel_call", {"number": number})
+                link.send("cancel_call", {"number": number})
                 await _despite_cancels(answer, _SHIELD_S)
             except (WorkspaceOperationError, KeeperLost, TimeoutError):
                 pass
             raise
         finally:
-            self._link.forget(number)
+            link.forget(number)
 
     def _masked(self, answer: dict[str, object]) -> dict[str, object]:
         if not self._masker:
@@ -154,6 +210,8 @@ class Checkout:
         Raises:
             KeeperLost: the checkout is gone, and with it everything that ran.
         """
+        if self._link is None:
+            return () if call_id is None else (_ended_already(call_id),)
         try:
             async with asyncio.timeout(grace_ms / 1000 + _SHIELD_S):
                 answer = await self._link.ask("stop", {"call_id": call_id, "grace_ms": grace_ms})
@@ -162,7 +220,7 @@ class Checkout:
             raise KeeperLost("the process that holds the checkout didn't answer; it was killed") from None
         stopped = tuple(Stopped.from_answer(item) for item in answer["stopped"])
         if call_id is not None and not stopped:
-            return (Stopped(call_id=call_id, label=call_id, how="already_ended", ms=0, pids=()),)
+            return (_ended_already(call_id),)
         return stopped
 
     async def pids(self) -> Mapping[str, tuple[int, ...]]:
@@ -171,6 +229,8 @@ class Checkout:
         Raises:
             KeeperLost: the checkout is gone, and with it everything that ran.
         """
+        if self._link is None:
+            return {}
         answer = await self._link.ask("pids", {})
         return {call_id: tuple(pids) for call_id, pids in answer.items()}
 
@@ -182,14 +242,24 @@ class Checkout:
 
         Cancellation: the keeper goes on closing; it ends by itself.
         """
+        async with self._waking:  # one that is just waking up is closed once it has
+            link, asleep, self._asleep = self._link, self._asleep, None
+        if link is None:
+            if asleep is not None:
+                asleep.end()
+            return ()
         try:
             await self._require_answer()
-            answer = await self._link.ask("close", {"keep": keep})
+            answer = await link.ask("close", {"keep": keep})
         except KeeperLost:
             return ()
-        self._link.close()
-        await self._link.wait_closed()
+        link.close()
+        await link.wait_closed()
         return tuple(answer["problems"])
+
+
+def _ended_already(call_id: str) -> Stopped:
+    return Stopped(call_id=call_id, label=call_id, how="already_ended", ms=0, pids=())
 
 
 def _without_secrets(error: WorkspaceOperationError, masker: Masker) -> WorkspaceOperationError:

@@ -8,9 +8,14 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections import deque
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Final, Self
 
+from remit.contract import SandboxLevel
+from remit.workspaces._asleep import Asleep, Begun
 from remit.workspaces._bubblewrap import find_bubblewraps
 from remit.workspaces._checkout import Checkout
 from remit.workspaces._checkout_request import CheckoutRequest
@@ -21,6 +26,7 @@ from remit.workspaces._failures import (
     WorkspaceRefused,
 )
 from remit.workspaces._link import KeeperLink
+from remit.workspaces._masking import no_masker
 from remit.workspaces._probe import Probe, choose_sandbox
 from remit.workspaces._sandbox import plan_checkout, prepare_etc, trial_options
 
@@ -31,6 +37,8 @@ _END_TIMEOUT_S: Final = 10.0
 _GONE_WITHIN_S: Final = 10.0
 """For a keeper whose opening is taken back; it looks up between the steps of its work."""
 _BUSY_PAUSE_S: Final = 0.002
+_REMEMBERED: Final = 32
+_UNMASKED: Final = no_masker()
 
 
 class Keeper:
@@ -44,6 +52,8 @@ class Keeper:
         self._errors = errors
         self._data = data
         self._closed = False
+        self._opened: deque[tuple[CheckoutRequest, dict[str, Any]]] = deque(maxlen=_REMEMBERED)
+        """What was opened lately, without what is one checkout's own, and what became of it."""
         self.pid = process.pid
         """The zygote's process."""
         self.probe: Probe
@@ -106,8 +116,13 @@ class Keeper:
         link.close()
         self.probe = Probe.from_answer(found)
 
-    async def open(self, request: CheckoutRequest) -> Checkout:
+    async def open(self, request: CheckoutRequest, *, may_sleep: bool = False) -> Checkout:
         """Opens a checkout.
+
+        Args:
+            request: which, and how.
+            may_sleep: whether one of which is known how it opens, since one just like it did, may be opened
+                when something first looks into it.
 
         Raises:
             SandboxUnavailable: no sandbox can be had; the message says what to do.
@@ -117,12 +132,41 @@ class Keeper:
         Cancellation: what was begun is taken back by the keeper itself.
         """
         sandbox = choose_sandbox(request.sandbox, self.probe, allow_unconfined=request.allow_unconfined)
+        kind = _kind_of(request)
+        known = next((opened for other, opened in self._opened if other == kind), None)
+        if may_sleep and known is not None:
+            begin = partial(self._begin_asleep, request, sandbox, known)
+            asleep = await Asleep.lie_down(request.storage, begin)
+            return Checkout(request, None, known, sandbox, asleep=asleep)
+        link, opened = await self._begin(request, sandbox)
+        if known is None:
+            self._opened.appendleft((kind, opened))
+        return Checkout(request, link, opened, sandbox)
+
+    async def _begin(self, request: CheckoutRequest, sandbox: SandboxLevel) -> Begun:
         plan = await asyncio.to_thread(plan_checkout, request, probe=self.probe, sandbox=sandbox)
         try:
-            link, opened = await self._order({"open": plan.to_json()})
+            return await self._order({"open": plan.to_json()})
         except WorkspaceOperationError as error:
             raise _refused(error) from None
-        return Checkout(request, link, opened, sandbox)
+
+    async def _begin_asleep(
+        self, request: CheckoutRequest, sandbox: SandboxLevel, known: dict[str, Any]
+    ) -> Begun:
+        """Opens what was said to be open.
+
+        Raises:
+            KeeperLost: it can't be opened any more, or not in the way that was told.
+        """
+        try:
+            link, opened = await self._begin(request, sandbox)
+        except WorkspaceRefused as error:
+            raise KeeperLost(error.message, reason="refused") from None
+        if (opened["root"], opened["isolation"]) == (known["root"], known["isolation"]):
+            return link, opened
+        await link.end(within_s=_GONE_WITHIN_S)
+        what = f"{opened['isolation']} at {opened['root']}"
+        raise KeeperLost(f"the checkout opens otherwise than the one before it: {what}", reason="unavailable")
 
     async def _order(self, order: dict[str, Any]) -> tuple[KeeperLink, dict[str, Any]]:
         """Sends an order with a socket of its own, and waits for the forked process's first word."""
@@ -228,6 +272,13 @@ async def _wait_readable(handle: int, timeout_s: float) -> None:
             await ready
     finally:
         loop.remove_reader(handle)
+
+
+def _kind_of(request: CheckoutRequest) -> CheckoutRequest:
+    """All that decides how a checkout opens: two requests that are equal so open in the same way."""
+    folder = request.data
+    git_dir = None if request.git_dir is None else folder
+    return replace(request, checkout_id="", generation=0, storage=folder, git_dir=git_dir, masker=_UNMASKED)
 
 
 def _refused(error: WorkspaceOperationError) -> Exception:

@@ -38,7 +38,7 @@ _LISTINGS: Final = 64
 class ServingCheckout(Protocol):
     """What is needed of a checkout."""
 
-    def converse(self, spec: CommandSpec) -> McpProgram:
+    async def converse(self, spec: CommandSpec) -> McpProgram:
         """Starts a program that is talked to."""
         ...
 
@@ -194,7 +194,7 @@ class McpServers:
     async def _start(self, command: ServerCommand) -> McpSession:
         sessions = await _load_sessions()
         try:
-            program = self._checkout.converse(command.spec(next(self._numbers)))
+            program = await self._checkout.converse(command.spec(next(self._numbers)))
         except WorkspaceOperationError as error:
             raise McpFailed(f"the MCP server {command.name} can't be started: {error.message}") from None
         self.started_count += 1

@@ -96,6 +96,7 @@ async def close_run(node: NodeParts, run: NodeRun, *, keep: bool) -> tuple[Path 
         # Of a run in place there is no copy that could be kept, and the node's owner has the last word.
         keep = keep and checkout.isolation != "in_place" and run.get_prepared().settings.preserve != "never"
         try:
+            keep = keep and await checkout.can_keep()
             problems = await checkout.close(keep=keep)
             node.cleaned_up_count += 1
             if keep:

@@ -71,7 +71,7 @@ async def _make_checkout(node: NodeParts, run: NodeRun, prepared: PreparedWorksp
             prepared = replace(prepared, pin=record.pin, listing=listing)
         run.prepared = prepared
     try:
-        checkout = await _open_checkout(node, run, prepared, storage)
+        checkout = await _open_checkout(node, run, prepared, storage, is_new=is_new)
     except BaseException:
         if is_new:
             await _take_back(storage)
@@ -132,8 +132,11 @@ async def _fork(node: NodeParts, child: NodeRun, parent: NodeRun) -> Changes:
 
 
 async def _open_checkout(
-    node: NodeParts, run: NodeRun, prepared: PreparedWorkspace, storage: Path
+    node: NodeParts, run: NodeRun, prepared: PreparedWorkspace, storage: Path, *, is_new: bool
 ) -> Checkout:
+    # What is an overlay's own is made as it is looked into; all else holds something from the start.
+    alone = prepared.parent is None and prepared.kept is None
+    may_sleep = is_new and alone and prepared.isolation == "overlay"
     keeper = await node.get_keeper()
     if prepared.parent is not None:
         run.fork = await _fork(node, run, node.get_parent(prepared.parent))
@@ -146,6 +149,6 @@ async def _open_checkout(
         environment=node.environment,
         allow_unconfined=node.allow_unconfined,
     )
-    checkout = await keeper.open(wanted)
+    checkout = await keeper.open(wanted, may_sleep=may_sleep)
     checkout.notes += notes
     return checkout

@@ -33,7 +33,7 @@ async def prepare_run(node: NodeParts, request: PrepareRequest) -> Prepared:
         if request.continues is not None:
             await activity.run(_make_continuable(node, request.continues, request.timeout_ms))
         if request.parent is not None:
-            prepared, plugins = _prepare_child(node, request.parent)
+            prepared, plugins = await _prepare_child(node, request.parent)
         else:
             prepared = await activity.run(node.preparer.prepare(settings, request))
             plugins = await activity.run(_list_plugins(node, prepared, request.timeout_ms))
@@ -83,9 +83,11 @@ async def _require_branch(node: NodeParts, prepared: PreparedWorkspace, branch: 
     await (await node.get_branches()).require_free(Path(prepared.pin.root), branch)
 
 
-def _prepare_child(node: NodeParts, parent_id: str) -> tuple[PreparedWorkspace, WorkspacePlugins]:
+async def _prepare_child(node: NodeParts, parent_id: str) -> tuple[PreparedWorkspace, WorkspacePlugins]:
     """What a child starts from: everything that is known for its parent."""
     parent = node.get_parent(parent_id)
+    if parent.checkout is not None:
+        await parent.checkout.wake()  # it is copied
     prepared = prepared_child(parent_id, parent.get_prepared(), parent.checkout)
     return prepared, parent.plugins or WorkspacePlugins(commands={})
 

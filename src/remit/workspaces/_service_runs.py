@@ -195,7 +195,10 @@ class NodeRun:
 
     def scan(self) -> Scan:
         """Look through the checkout's files. Blocking."""
-        if self.get_checkout().isolation == "overlay":
+        checkout = self.get_checkout()
+        if not checkout.is_awake:
+            return Scan()
+        if checkout.isolation == "overlay":
             return scan_upper(str(self.layer), max_entries=MAX_CHANGED)
         return scan_recorded(str(self.layer), self.facts, max_entries=MAX_CHANGED)
 

@@ -201,7 +201,7 @@ class World:
     async def attack_by_dialogue(self, attack: Attack, *, daemon: str) -> tuple[str, CommandResult]:
         """Runs the attack as a program that is talked to, as tool servers are; what it said, and its end."""
         script = self.filled(attack, daemon=daemon)
-        dialogue = self.checkout.converse(self._command(attack.language, script, attack.name))
+        dialogue = await self.checkout.converse(self._command(attack.language, script, attack.name))
         heard = b""
         while part := await dialogue.hear():
             heard += part

@@ -1,0 +1,59 @@
+"""The place of a checkout that nobody has looked into yet: held, empty, without a process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from io import FileIO
+from pathlib import Path
+from typing import Any, Self
+
+from remit.workspaces._link import KeeperLink
+from remit.workspaces.keeper._storage import Storage
+
+__all__ = ["Asleep", "Begun"]
+
+Begun = tuple[KeeperLink, dict[str, Any]]
+"""The link to a checkout's keeper, and what it said of the opening."""
+
+
+class Asleep:
+    """Stands for a keeper that wasn't started yet.
+
+    Its folder is there, as an overlay's in which nothing was changed, so that whoever comes after this
+    process finds of the run what it would have found; and it is locked, so that nobody comes before.
+    """
+
+    def __init__(self, place: FileIO, begin: Callable[[], Awaitable[Begun]]) -> None:
+        self._place = place
+        self._begin = begin
+
+    @classmethod
+    async def lie_down(cls, folder: Path, begin: Callable[[], Awaitable[Begun]]) -> Self:
+        """Take the folder.
+
+        Args:
+            folder: The checkout's own, which isn't there yet.
+            begin: Starts the keeper in it.
+
+        Raises:
+            OSError: It can't be made, or is another process's (BlockingIOError).
+        """
+        return cls(await asyncio.to_thread(_take, folder), begin)
+
+    async def begin(self) -> Begun:
+        """Hand the folder to a keeper; raises what its opening raises."""
+        self.end()
+        return await self._begin()
+
+    def end(self) -> None:
+        """Give the folder up; it stays as it is. Safe to call twice."""
+        self._place.close()
+
+
+def _take(folder: Path) -> FileIO:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    storage = Storage(folder)
+    place = FileIO(storage.lock(), "r+")
+    storage.upper.mkdir(mode=0o700, exist_ok=True)
+    return place

@@ -1,0 +1,191 @@
+"""Checkouts that are opened by the first who looks into them, since one like them was open before."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from git_repository import make_repository
+from keeper_places import place, run
+from remit.contract import CleanedUp, CleanupRequest, NodeFailure, Snapshot, SnapshotRequest
+from remit.workspaces import KeeperLost, Limits
+from remit.workspaces._checkout import Checkout
+from remit.workspaces._shelf import Toolchains
+from remit.workspaces.keeper._storage import Storage
+from service_kit import FILES, Node, node_of, until
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return make_repository(tmp_path.resolve() / "app", FILES)
+
+
+@pytest.fixture
+async def node(tmp_path: Path, root: Path) -> AsyncGenerator[Node]:
+    """A node on which one run has looked into its checkout, and which has another's asleep: `run_2`."""
+    async with node_of(tmp_path, root, isolation="overlay") as node:
+        first = await node.open("run_1")
+        second = await node.open("run_2")
+        fields = {"run_id", "checkout_id"}
+        assert second.model_dump(exclude=fields) == first.model_dump(exclude=fields)
+        assert not checkout_of(node).is_awake
+        yield node
+
+
+def checkout_of(node: Node, run_id: str = "run_2") -> Checkout:
+    return node.service._parts.runs[run_id].get_checkout()
+
+
+async def test_the_first_look_opens_it(node: Node) -> None:
+    """A checkout that slept is like any other: it has the tree, its own changes, and nobody else's."""
+    await node.tool("write_file", "run_1", relative_path="a.txt", content="one\n")
+    shown = await node.tool("run_shell", "run_2", command="ls; git status --short; echo two > a.txt")
+    assert "app.py" in shown.content
+    assert "a.txt" not in shown.content
+    assert checkout_of(node).is_awake
+    assert checkout_of(node).pid > 0
+    snapshot = await node.snapshot("run_2", end_leftovers=True)
+    assert "+two" in snapshot.patch
+    assert (await node.cleanup("run_2", keep=False)).abandoned == ()
+
+
+async def test_what_nobody_looked_into_costs_no_process(node: Node, tmp_path: Path) -> None:
+    """Its whole way without a keeper: an empty patch, the base's content, and nothing left on disk."""
+    untouched = await node.snapshot("run_1", end_leftovers=True)
+    seen = await node.snapshot("run_2", end_leftovers=True)
+    assert (seen.patch, seen.files, seen.content_hash) == ("", 0, untouched.content_hash)
+    assert seen.leftovers == ()
+    assert await node.service.running_calls() == ()
+    assert not checkout_of(node).is_awake
+    answer = await node.cleanup("run_2", keep=False)
+    assert (answer.kept, answer.abandoned) == (False, ())
+    assert not (tmp_path / "data/checkouts/run_2").exists()
+    assert node.service.opened_count - node.service.cleaned_up_count == 1
+
+
+async def test_many_looks_at_once_open_it_once(node: Node) -> None:
+    """Of calls beside each other the first opens it, and the others wait for that."""
+    async with asyncio.TaskGroup() as group:
+        calls = [group.create_task(node.tool("read_file", "run_2", relative_path="app.py")) for _ in range(8)]
+    assert {call.result().status for call in calls} == {"success"}
+    assert (await node.cleanup("run_2", keep=False)).abandoned == ()
+
+
+async def test_it_is_kept_like_any_other(node: Node, tmp_path: Path, root: Path) -> None:
+    """What is to be kept is there to go on with, also where nobody had looked into it."""
+    answer = await node.cleanup("run_2", keep=True)
+    assert answer.kept
+    assert answer.folder == str(tmp_path / "data/checkouts/run_2")
+    await node.prepare("run_3", continues="run_2")
+
+
+async def test_a_killed_process_leaves_what_it_would_have_left(tmp_path: Path, root: Path) -> None:
+    """R57: the next process finds an unchanged checkout, and keeps or removes it."""
+    async with node_of(tmp_path, root, isolation="overlay") as node:
+        await node.open("run_1")
+        expected = await node.snapshot("run_1")
+        await node.open("run_2")
+        keeper = await node.service.get_keeper()
+        os.kill(keeper.pid, signal.SIGKILL)
+        asleep = checkout_of(node)._asleep
+        assert asleep is not None
+        asleep.end()  # as the kernel does at its process's end
+        async with node_of(tmp_path, root) as later:
+            seen = await later.ask(SnapshotRequest(run_id="run_2", generation=2), Snapshot)
+            assert (seen.patch, seen.content_hash) == ("", expected.content_hash)
+            cleanup = CleanupRequest(run_id="run_2", generation=2, keep=False)
+            assert not (await later.ask(cleanup, CleanedUp)).kept
+            assert not (tmp_path / "data/checkouts/run_2").exists()
+
+
+async def test_a_living_process_keeps_others_out(node: Node, tmp_path: Path, root: Path) -> None:
+    """R57: what another process has, asleep or not, is neither read nor removed."""
+    async with node_of(tmp_path, root) as other:
+        for asked in (SnapshotRequest(run_id="run_2"), CleanupRequest(run_id="run_2", keep=False)):
+            answer = await other.ask(asked, NodeFailure)
+            assert answer.reason == "unavailable"
+            assert "open in another process" in answer.message
+    assert (await node.tool("list_files", "run_2")).status == "success"
+
+
+async def test_a_keeper_that_died_meanwhile_is_said(node: Node) -> None:
+    """R57: a checkout whose node's processes died is lost, whether anybody had looked into it or not."""
+    keeper = await node.service.get_keeper()
+    os.kill(keeper.pid, signal.SIGKILL)
+    await until(lambda: not keeper.alive)
+    answer = await node.service.handle(node.tool_request("list_files", "run_2"))
+    assert isinstance(answer, NodeFailure)
+    assert answer.reason == "lost"
+
+
+async def test_a_place_that_went_bad_is_said(node: Node, tmp_path: Path) -> None:
+    """R44: what can't be opened when it is looked into fails the call that looked, and all else goes on."""
+    folder = tmp_path / "data/checkouts/run_2"
+    Storage(folder).upper.rmdir()
+    Storage(folder).upper.write_text("in the way")
+    answer = await node.service.handle(node.tool_request("list_files", "run_2"))
+    assert isinstance(answer, NodeFailure)
+    assert (await node.tool("list_files", "run_1")).status == "success"
+    assert not (await node.cleanup("run_2", keep=False)).kept
+    assert not folder.exists()
+
+
+async def test_a_stop_before_the_first_look_leaves_nothing(node: Node) -> None:
+    """S63: a call that is stopped while it opens the checkout has begun nothing; the next one can."""
+    call = asyncio.ensure_future(node.tool("run_shell", "run_2", command="sleep 7031"))  # noqa: TID251 - awaited
+    await asyncio.sleep(0)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert await node.service.running_calls() == ()
+    assert (await node.tool("list_files", "run_2")).status == "success"
+
+
+async def test_a_copy_is_made_at_once(tmp_path: Path, root: Path) -> None:
+    """Only an overlay has nothing of its own before somebody looks into it."""
+    async with node_of(tmp_path, root, isolation="copy") as node:
+        await node.open("run_1")
+        await node.open("run_2")
+        assert checkout_of(node).is_awake
+
+
+DIFFERENT: dict[str, dict[str, Any]] = {
+    "environment": {"environment": {"LANG": "C"}},
+    "sandbox": {"sandbox": "bubblewrap"},
+    "folder": {"carry": (".venv",)},
+    "limits": {"limits": Limits(scratch_bytes=2**20)},
+    "toolchains": {"toolchains": Toolchains(path=("/opt/bin",))},
+    "unconfined": {"allow_unconfined": True},
+    "read only": {"read_only": ("folder",)},
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+async def test_only_what_is_just_alike_sleeps(tmp_path: Path, name: str) -> None:
+    """How one opened tells of another only where nothing that decides it differs."""
+    async with place(tmp_path, isolation="overlay") as here:
+        first = await here.open("first")
+        other = await here.keeper.open(here.request("other", **DIFFERENT[name]), may_sleep=True)
+        alike = await here.keeper.open(here.request("alike", generation=7), may_sleep=True)
+        assert (other.is_awake, alike.is_awake) == (True, False)
+        for checkout in (first, other, alike):
+            assert await checkout.close() == ()
+
+
+async def test_one_that_opens_otherwise_is_refused(tmp_path: Path) -> None:
+    """What was told of it stays true: it isn't opened in another way than was said."""
+    async with place(tmp_path, isolation="overlay") as here:
+        await (await here.open("first")).close()
+        kind, opened = here.keeper._opened[0]
+        here.keeper._opened[0] = (kind, {**opened, "isolation": "copy"})
+        late = await here.keeper.open(here.request("late"), may_sleep=True)
+        with pytest.raises(KeeperLost, match="opens otherwise") as refused:
+            await run(late, "true")
+        assert refused.value.reason == "unavailable"
+        assert await late.close() == ()
