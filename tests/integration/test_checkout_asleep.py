@@ -138,7 +138,7 @@ async def test_a_place_that_went_bad_is_said(node: Node, tmp_path: Path) -> None
 
 async def test_a_stop_before_the_first_look_leaves_nothing(node: Node) -> None:
     """S63: a call that is stopped while it opens the checkout has begun nothing; the next one can."""
-    call = asyncio.ensure_future(node.tool("run_shell", "run_2", command="sleep 7031"))  # noqa: TID251 - awaited
+    call = asyncio.get_running_loop().create_task(node.tool("run_shell", "run_2", command="sleep 7031"))
     await asyncio.sleep(0)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):

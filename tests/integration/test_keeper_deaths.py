@@ -247,11 +247,12 @@ async def test_descriptors_are_given_back(tmp_path: Path) -> None:
 async def test_a_cancelled_opening_leaves_nothing_running(tmp_path: Path) -> None:
     """R3: an opening whose caller is cancelled ends its keeper; the name can be opened again."""
     async with place(tmp_path, isolation="copy") as here:
-        for number in range(300):
+        for number in range(3_000):
             (here.root / f"file{number}").write_text("x")
         guard = _processes.children_of(here.keeper.pid)
         opening = asyncio.get_running_loop().create_task(here.open())
-        await asyncio.sleep(0.02)
+        while _processes.children_of(here.keeper.pid) == guard and not opening.done():
+            await asyncio.sleep(0.001)
         opening.cancel()
         with pytest.raises(asyncio.CancelledError):
             await opening
@@ -259,7 +260,7 @@ async def test_a_cancelled_opening_leaves_nothing_running(tmp_path: Path) -> Non
             while _processes.children_of(here.keeper.pid) != guard:
                 await asyncio.sleep(0.01)
         again = await here.open()
-        assert (await run(again, "ls | wc -l")).text == "302\n"
+        assert (await run(again, "ls | wc -l")).text == "3002\n"
 
 
 async def test_zygote_imports_the_standard_library_alone(tmp_path: Path) -> None:
