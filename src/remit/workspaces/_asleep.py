@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from io import FileIO
 from pathlib import Path
 from typing import Any, Self
 
 from remit.workspaces._link import KeeperLink
+from remit.workspaces._taking import take_in_thread
 from remit.workspaces.keeper._storage import Storage
 
 __all__ = ["Asleep", "Begun"]
@@ -39,7 +40,7 @@ class Asleep:
         Raises:
             OSError: It can't be made, or is another process's (BlockingIOError).
         """
-        return cls(await asyncio.to_thread(_take, folder), begin)
+        return cls(await take_in_thread(partial(_take, folder), FileIO.close), begin)
 
     async def begin(self) -> Begun:
         """Hand the folder to a keeper; raises what its opening raises."""

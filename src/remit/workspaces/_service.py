@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Self, assert_never
 
@@ -47,6 +48,7 @@ from remit.workspaces._service_running import RunningCall, find_running
 from remit.workspaces._service_runs import Interrupted, stop_all
 from remit.workspaces._settings import WorkspaceSettings
 from remit.workspaces._sweeping import sweep_node
+from remit.workspaces._taking import take_in_thread
 from remit.workspaces.keeper._tree import TreeTooLarge
 
 __all__ = ["NodeService"]
@@ -104,7 +106,7 @@ class NodeService:
         async with AsyncExitStack() as opened:
             receipts = await Receipts.open(data / "receipts.sqlite", clock=clock, ids=ids)
             opened.push_async_callback(receipts.aclose)
-            owner = await asyncio.to_thread(NodeOwner.take, data, ids.new("node"))
+            owner = await take_in_thread(partial(NodeOwner.take, data, ids.new("node")), NodeOwner.release)
             opened.callback(owner.release)
             parts = NodeParts(
                 workspaces,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from io import FileIO
 from pathlib import Path
 from typing import Literal
@@ -22,6 +23,7 @@ from remit.workspaces._service_answers import snapshot_answer
 from remit.workspaces._service_parts import NodeParts
 from remit.workspaces._settings import WorkspaceSettings
 from remit.workspaces._snapshot import Bundle, RunFolder, take_snapshot
+from remit.workspaces._taking import take_in_thread
 from remit.workspaces.keeper._storage import Storage, remove_unless_held
 from remit.workspaces.keeper._tree import Scan, scan_recorded, scan_upper
 
@@ -69,7 +71,7 @@ async def snapshot_left(node: NodeParts, request: SnapshotRequest) -> Snapshot:
         ref = await asyncio.to_thread(find_ref, node.data, request.run_id)
         return await _answer(node, request, bundle, ref=ref or "", root=root)
     left = await asyncio.to_thread(_find, node, request.run_id)
-    lock = await asyncio.to_thread(_lock, left.storage)
+    lock = await take_in_thread(partial(_lock, left.storage), _unlock)
     try:
         bundle = await take_snapshot(
             node.bases.git,
@@ -82,8 +84,7 @@ async def snapshot_left(node: NodeParts, request: SnapshotRequest) -> Snapshot:
             ignored=IgnoreMemory(node.scratch),
         )
     finally:
-        if lock is not None:
-            lock.close()
+        _unlock(lock)
     return await _answer(node, request, bundle, ref=left.ref, root=Path(left.pin.root))
 
 
@@ -108,12 +109,11 @@ async def _settle_in_place(node: NodeParts, run_id: str) -> tuple[InPlaceRecord,
     record = await asyncio.to_thread(find_record, folder)
     if record is None:
         return None
-    lock = await asyncio.to_thread(_lock, Storage(node.data / "checkouts" / run_id))
+    lock = await take_in_thread(partial(_lock, Storage(node.data / "checkouts" / run_id)), _unlock)
     try:
         bundle = await note_died(node.bases, node.deliveries, folder, record, scratch=node.scratch)
     finally:
-        if lock is not None:
-            lock.close()
+        _unlock(lock)
     return record, bundle
 
 
@@ -157,13 +157,15 @@ def _find(node: NodeParts, run_id: str) -> Left:
 
 
 def _lock(storage: Storage) -> FileIO | None:
-    """Keeps keepers out of a checkout; None: it was swept away, so there can be none.
-
-    Who was cancelled while this ran in its thread holds nothing: the lock goes with the object.
-    """
+    """Keeps keepers out of a checkout; None: it was swept away, so there can be none."""
     try:
         return FileIO(storage.lock_shared(), "r+")
     except FileNotFoundError:
         return None
     except BlockingIOError:
         raise NodeError("the run's checkout is open in another process", reason="unavailable") from None
+
+
+def _unlock(lock: FileIO | None) -> None:
+    if lock is not None:
+        lock.close()
