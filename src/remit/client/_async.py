@@ -327,5 +327,7 @@ def _tls_trouble(what: str, base_url: httpx2.URL) -> str:
             f"the certificate of {base_url} isn't trusted here ({why}); SSL_CERT_FILE names a file with the "
             "authority that signed it"
         )
+    if "WRONG_VERSION_NUMBER" not in what:  # what somebody who speaks no TLS at all comes to
+        return f"there is no TLS with {base_url}: {what}"
     plain = base_url.copy_with(scheme="http")
     return f"what answers at {base_url} doesn't speak TLS; without it the address is {plain}"
