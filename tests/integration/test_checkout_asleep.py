@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import AsyncGenerator
@@ -145,6 +146,37 @@ async def test_a_stop_before_the_first_look_leaves_nothing(node: Node) -> None:
         await call
     assert await node.service.running_calls() == ()
     assert (await node.tool("list_files", "run_2")).status == "success"
+
+
+async def test_a_look_cut_off_anywhere_leaves_it_asleep_and_held(tmp_path: Path) -> None:
+    """R57: whenever a look is cut off, nobody else can have the place, and the next look finds it free."""
+    async with place(tmp_path, isolation="overlay") as here:
+        await (await here.open("first")).close()
+        for number in range(40):
+            late = await here.keeper.open(here.request(f"late{number}"), may_sleep=True)
+            look = asyncio.get_running_loop().create_task(late.wake())
+            await asyncio.sleep(number * 0.0003)
+            look.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await look
+            with pytest.raises(BlockingIOError):
+                Storage(late.storage).lock()
+            assert (await run(late, "cat tracked.txt")).text == "original\n"
+            assert await late.close() == ()
+
+
+async def test_what_changed_meanwhile_is_told_of_the_next(tmp_path: Path) -> None:
+    """A remembered opening is forgotten once one like it came out with other notes."""
+    async with place(tmp_path, isolation="overlay") as here:
+        await (await here.open("first")).close()
+        kind, opened = here.keeper._opened[0]
+        here.keeper._opened[0] = (kind, {**opened, "notes": ["a mount that is gone by now"]})
+        late = await here.keeper.open(here.request("late"), may_sleep=True)
+        assert (await run(late, "true")).exit_code == 0
+        again = await here.keeper.open(here.request("again"), may_sleep=True)
+        assert (again.is_awake, again.notes) == (True, tuple(opened["notes"]))
+        for checkout in (late, again):
+            assert await checkout.close() == ()
 
 
 async def test_a_copy_is_made_at_once(tmp_path: Path, root: Path) -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from io import FileIO
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from remit.workspaces._link import KeeperLink
 from remit.workspaces._taking import take_in_thread
 from remit.workspaces.keeper._storage import Storage
 
 __all__ = ["Asleep", "Begun"]
+
+_ENDED_WITHIN_S: Final = 5.0
+_PAUSE_S: Final = 0.002
 
 Begun = tuple[KeeperLink, dict[str, Any]]
 """The link to a checkout's keeper, and what it said of the opening."""
@@ -25,7 +30,8 @@ class Asleep:
     process finds of the run what it would have found; and it is locked, so that nobody comes before.
     """
 
-    def __init__(self, place: FileIO, begin: Callable[[], Awaitable[Begun]]) -> None:
+    def __init__(self, folder: Path, place: FileIO, begin: Callable[[], Awaitable[Begun]]) -> None:
+        self._folder = folder
         self._place = place
         self._begin = begin
 
@@ -40,21 +46,42 @@ class Asleep:
         Raises:
             OSError: It can't be made, or is another process's (BlockingIOError).
         """
-        return cls(await take_in_thread(partial(_take, folder), FileIO.close), begin)
+        return cls(folder, await take_in_thread(partial(_take, folder), FileIO.close), begin)
 
     async def begin(self) -> Begun:
-        """Hand the folder to a keeper; raises what its opening raises."""
+        """Hand the folder to a keeper; raises what its opening raises, with the folder taken again."""
         self.end()
-        return await self._begin()
+        try:
+            return await self._begin()
+        except BaseException:
+            with suppress(OSError):  # it went bad, or is another's by now: the next opening says so
+                self._place = await take_in_thread(partial(_take_again, self._folder), FileIO.close)
+            raise
 
     def end(self) -> None:
         """Give the folder up; it stays as it is. Safe to call twice."""
         self._place.close()
 
 
+def _take_again(folder: Path) -> FileIO:
+    """Take it from a keeper whose opening was taken back, which is about to end."""
+    deadline = time.monotonic() + _ENDED_WITHIN_S
+    while True:
+        try:
+            return _take(folder)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_PAUSE_S)
+
+
 def _take(folder: Path) -> FileIO:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     storage = Storage(folder)
     place = FileIO(storage.lock(), "r+")
-    storage.upper.mkdir(mode=0o700, exist_ok=True)
+    try:
+        storage.upper.mkdir(mode=0o700, exist_ok=True)
+    except OSError:
+        place.close()
+        raise
     return place

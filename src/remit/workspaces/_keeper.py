@@ -162,11 +162,18 @@ class Keeper:
             link, opened = await self._begin(request, sandbox)
         except WorkspaceRefused as error:
             raise KeeperLost(error.message, reason="refused") from None
+        if opened["notes"] != known["notes"]:
+            self._forget(known)  # something is otherwise by now: the next one is looked at anew
         if (opened["root"], opened["isolation"]) == (known["root"], known["isolation"]):
             return link, opened
+        self._forget(known)
         await link.end(within_s=_GONE_WITHIN_S)
         what = f"{opened['isolation']} at {opened['root']}"
         raise KeeperLost(f"the checkout opens otherwise than the one before it: {what}", reason="unavailable")
+
+    def _forget(self, known: dict[str, Any]) -> None:
+        kept = [(kind, opened) for kind, opened in self._opened if opened is not known]
+        self._opened = deque(kept, maxlen=_REMEMBERED)
 
     async def _order(self, order: dict[str, Any]) -> tuple[KeeperLink, dict[str, Any]]:
         """Sends an order with a socket of its own, and waits for the forked process's first word."""
