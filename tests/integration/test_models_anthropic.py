@@ -257,6 +257,25 @@ async def test_totals_of_the_last_record_win() -> None:
     assert (usage.input_tokens, usage.output_tokens, usage.reasoning_tokens) == (120, 80, 60)
 
 
+async def test_a_null_takes_no_number_away() -> None:
+    """R19: a counter that the last record names as null keeps the value that it had."""
+    nulls: dict[str, Any] = {"input_tokens": None, "cache_read_input_tokens": None, "output_tokens": 9}
+    begin = start(input_tokens=100, cache_read_input_tokens=20, output_tokens=1)
+    usage = (await one(raw(begin, *text_events(), *end(**nulls))))[0].usage
+    assert (usage.input_tokens, usage.cache_read_tokens, usage.coverage) == (120, 20, "reported")
+
+
+@pytest.mark.parametrize(
+    ("thought", "coverage", "flags"), [(9, "reported", ()), (10, "partial", ("part_exceeds_whole",))]
+)
+async def test_thinking_is_at_most_the_whole(thought: int, coverage: str, flags: Any) -> None:
+    """R20: a reply may be all thinking; more thinking than reply is a number that can't be true."""
+    last: dict[str, Any] = {"output_tokens": 9, "output_tokens_details": {"thinking_tokens": thought}}
+    begin = start(input_tokens=5, output_tokens=1)
+    usage = (await one(raw(begin, *text_events(), *end(**last))))[0].usage
+    assert (usage.coverage, usage.flags, usage.reasoning_tokens) == (coverage, flags, thought)
+
+
 @pytest.mark.parametrize(
     ("begin", "last", "coverage"),
     [
@@ -403,12 +422,25 @@ async def test_a_pause_that_is_asked_for() -> None:
         {"type": "content_block_delta", "index": 4, "delta": {"type": "text_delta", "text": "x"}},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": 5}},
         {"type": "message_delta", "delta": {"stop_reason": 7}},
+        [text_events()[0], text_events()[0]],
+        [*text_events(), text_events()[1]],
+        [
+            text_events()[0],
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta"}},
+        ],
     ],
 )
-async def test_garbage_is_no_answer(event: dict[str, Any]) -> None:
+async def test_garbage_is_no_answer(event: Any) -> None:
     """R84: a stream that the dialect doesn't allow fails the attempt, and is asked again."""
-    reply, ledger = await one(raw(start(input_tokens=1), event, *end()), "ok")
-    assert (reply.message.text, ledger.statuses[0]) == ("ok", "failed")
+    events: list[dict[str, Any]] = event if isinstance(event, list) else [event]
+    reply, ledger = await one(raw(start(input_tokens=1), *events, *end()), "again")
+    assert (reply.message.text, ledger.statuses) == ("again", ["failed", "completed"])
+
+
+async def test_an_end_without_a_reason_is_a_cut() -> None:
+    """R69: `message_stop` alone doesn't say why the model stopped, so it is no end."""
+    reply, ledger = await one(raw(start(input_tokens=1), *text_events(), *end(None)), "again")
+    assert (reply.message.text, ledger.statuses) == ("again", ["cut", "completed"])
 
 
 async def test_what_the_api_may_add_is_passed_over() -> None:

@@ -19,6 +19,7 @@ from remit.testing import (
     OpenAIResponsesDialect,
     Reply,
 )
+from remit.testing.fake_provider._anthropic_rules import check_claude_body
 
 JSON = {"tool_mode": "json"}
 SAID = json.dumps({"thought": "Look.", "call": {"tool": "read_file", "arguments": {"relative_path": "a"}}})
@@ -184,3 +185,40 @@ async def test_effort_and_form_go_out_together() -> None:
             await ask(pool, request(*PROMPT, options={"reasoning_effort": "high"}))
         (got,) = fake.requests
     assert set(got.json["output_config"]) == {"effort", "format"}
+
+
+async def test_only_a_refusal_is_taken_for_one() -> None:
+    """R31, R56: an error of another status that names the schema takes it from nobody."""
+    need_sdk("anthropic")
+    body = {"type": "error", "error": {"type": "not_found_error", "message": "no output_config.format here"}}
+    with FakeProvider([Reply(status=404, body=body), SAID], dialect=AnthropicDialect()) as fake:
+        async with pool_for(fake, kind="anthropic", model="claude-sonnet-4-6", member=JSON) as pool:
+            with pytest.raises(ProviderError):
+                await ask(pool)
+            await ask(pool)
+        held = ["output_config" in got.json for got in fake.requests]
+    assert held == [True, True]
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_the_fake_refuses_a_form_beside_a_begun_reply(held: bool) -> None:
+    """R31: as the API does, the strict fake takes no reply that was begun for a model held to a schema."""
+    schema = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+    form = {"output_config": {"format": {"type": "json_schema", "schema": schema}}} if held else {}
+    begun = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "{"}]
+    body = {"model": "claude-sonnet-4-6", "max_tokens": 9, "messages": begun, **form}
+    refusal = check_claude_body(body, models=None, issued={}, size_bytes=100)
+    assert (refusal is not None) is held
+    if refusal is not None:
+        assert (refusal.status, "prefill" in refusal.message) == (400, True)
+
+
+def test_the_fake_looks_at_the_form_of_any_model() -> None:
+    """R31: an open schema, or a strange field, is refused by name, where any model is taken as well."""
+    body: dict[str, Any] = {"model": "x", "max_tokens": 9, "messages": [{"role": "user", "content": "x"}]}
+    open_form = {"type": "json_schema", "schema": {"type": "object", "properties": {}}}
+    for config, word in (({"format": open_form}, "additionalProperties"), ({"form": 1}, "Extra inputs")):
+        asked = {**body, "output_config": config}
+        refusal = check_claude_body(asked, models=None, issued={}, size_bytes=100)
+        assert refusal is not None
+        assert (refusal.status, word in refusal.message) == (400, True)

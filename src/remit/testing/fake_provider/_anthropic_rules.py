@@ -87,6 +87,7 @@ def check_claude_body(
         _check_messages(body, issued)
         _check_tools(body)
         _check_breakpoints(body)
+        _check_output_config(body)
         if models is not None:
             _check_model(body, models[name], size_bytes)
     except _WrongError as error:
@@ -352,7 +353,7 @@ def _check_model(body: Mapping[str, Any], model: ClaudeModel, size_bytes: int) -
         raise _WrongError(
             f"{limit}, which is the maximum allowed number of output tokens for {body['model']}"
         )
-    _check_effort(body, model)
+    _check_model_config(body, model)
     thinks = _check_thinking(body, model)
     for key in ("temperature", "top_p"):
         value = body.get(key)
@@ -367,7 +368,7 @@ def _check_model(body: Mapping[str, Any], model: ClaudeModel, size_bytes: int) -
         raise _WrongError(f"prompt is too long: {tokens} tokens > {model.window_tokens} maximum")
 
 
-def _check_effort(body: Mapping[str, Any], model: ClaudeModel) -> None:
+def _check_output_config(body: Mapping[str, Any]) -> None:
     config = body.get("output_config")
     if config is None:
         return
@@ -375,10 +376,16 @@ def _check_effort(body: Mapping[str, Any], model: ClaudeModel) -> None:
         raise _WrongError("output_config: Extra inputs are not permitted")
     form = config.get("format")
     fault = None if form is None else form_fault(form)
-    if form is not None and not model.schemas:
-        raise _WrongError("output_config.format: this model does not support structured outputs")
     if fault is not None:
         raise _WrongError(f"output_config.format.{fault}")
+    if form is not None and body["messages"][-1]["role"] == "assistant":
+        raise _WrongError("output_config.format: cannot be combined with a prefilled assistant message")
+
+
+def _check_model_config(body: Mapping[str, Any], model: ClaudeModel) -> None:
+    config: Mapping[str, Any] = body.get("output_config") or {}
+    if config.get("format") is not None and not model.schemas:
+        raise _WrongError("output_config.format: this model does not support structured outputs")
     effort = config.get("effort")
     if effort is not None and (effort not in _EFFORTS or effort not in model.efforts):
         raise _WrongError(f"output_config.effort: this model doesn't support the effort {effort!r}")
