@@ -96,3 +96,15 @@ def _system_sentence(error: OSError) -> str:
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return f"{name}the disk is full; make room and try again"
     return f"{name}{error.strerror or error}"
+
+
+def was_interrupted(error: BaseException) -> bool:
+    """Whether an error is what a library made of a Ctrl-C that met it while it was loaded, say."""
+    link: BaseException | None = error
+    while link is not None:
+        # A library in Rust that compiles shapes keeps the interrupt's name alone.
+        compiled = type(link).__module__.startswith("pydantic_core") and "KeyboardInterrupt" in str(link)
+        if compiled or isinstance(link, KeyboardInterrupt):
+            return True
+        link = link.__cause__ or link.__context__
+    return False

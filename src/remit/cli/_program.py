@@ -11,7 +11,13 @@ from typing import Final
 import click
 
 import remit
-from remit.cli._failing import exit_code_of, explain, open_missing_streams, settle_streams
+from remit.cli._failing import (
+    exit_code_of,
+    explain,
+    open_missing_streams,
+    settle_streams,
+    was_interrupted,
+)
 from remit.cli._ready import calm_collector, mute_libraries
 from remit.cli._words import EXIT_INTERRUPTED, say
 
@@ -108,6 +114,9 @@ def _run(arguments: list[str]) -> int:
     except Exception as error:
         if os.environ.get("REMIT_DEBUG") == "1":
             raise
+        if was_interrupted(error):
+            say("stopped")
+            return EXIT_INTERRUPTED
         explain(error)
         return exit_code_of(error)
     return code if isinstance(code, int) else 0
