@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -46,7 +47,7 @@ class Asleep:
         Raises:
             OSError: It can't be made, or is another process's (BlockingIOError).
         """
-        return cls(folder, await take_in_thread(partial(_take, folder), FileIO.close), begin)
+        return cls(folder, await take_in_thread(partial(_take, folder), partial(_undo, folder)), begin)
 
     async def begin(self) -> Begun:
         """Hand the folder to a keeper; raises what its opening raises, with the folder taken again."""
@@ -61,6 +62,12 @@ class Asleep:
     def end(self) -> None:
         """Give the folder up; it stays as it is. Safe to call twice."""
         self._place.close()
+
+
+def _undo(folder: Path, place: FileIO) -> None:
+    """Remove a place that nobody waits for any more; at once, since its caller may be cancelled twice."""
+    shutil.rmtree(folder, ignore_errors=True)
+    place.close()
 
 
 def _take_again(folder: Path) -> FileIO:
