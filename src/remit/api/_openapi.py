@@ -74,7 +74,8 @@ def _schemas(operations: Iterable[Operation]) -> tuple[dict[str, Any], _Refs]:
     for name, schema in schemas.items():
         if "title" in schema:  # generators name a class by it: what is taken and what is told are two
             schema["title"] = name.replace("-", "")
-    return schemas, found  # pyright: ignore[reportReturnType] - JSON Schema
+    refs: _Refs = {(shape, mode): found[shape, mode] for shape, mode in wanted}
+    return schemas, refs
 
 
 def _operation(operation: Operation, refs: _Refs) -> dict[str, Any]:

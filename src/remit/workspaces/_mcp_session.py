@@ -19,6 +19,7 @@ from remit.workspaces._failures import KeeperLost, WorkspaceOperationError
 from remit.workspaces._mcp_results import McpFailed, McpResult
 from remit.workspaces._mcp_tools import MAX_TOOLS, OfferedTool
 from remit.workspaces._mcp_wire import ByteStreams, Wire
+from remit.workspaces._outlasting import outlast
 
 __all__ = ["McpProgram", "McpSession"]
 
@@ -203,12 +204,7 @@ class McpSession:
         """
         self._closing.set()
         ending = asyncio.get_running_loop().create_task(self._end(), name=f"end mcp {self.name}")
-        cancelled: asyncio.CancelledError | None = None
-        while not ending.done():
-            try:
-                await asyncio.wait({ending})
-            except asyncio.CancelledError as error:
-                cancelled = error
+        cancelled = await outlast(ending)
         if cancelled is not None:
             raise cancelled
         return ending.result()

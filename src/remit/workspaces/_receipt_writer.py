@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from remit.errors import MisuseError, RemitError, SchemaTooNew, StorageBusy, StorageError, StorageFull
+from remit.workspaces._outlasting import outlast
 
 SCHEMA_VERSION: Final = 1
 BUSY_TIMEOUT_MS: Final = 30_000
@@ -212,12 +213,7 @@ def storage_error(error: BaseException) -> RemitError:
 
 async def despite_cancels(answer: asyncio.Future[T]) -> T:
     """Waits for an answer that is sure to come, also when cancelled meanwhile; then raises the cancel."""
-    cancelled: asyncio.CancelledError | None = None
-    while not answer.done():
-        try:
-            await asyncio.wait({answer})
-        except asyncio.CancelledError as error:
-            cancelled = error
+    cancelled = await outlast(answer)
     if cancelled is not None:
         if not answer.cancelled():
             answer.exception()  # told to nobody: the cancel goes first

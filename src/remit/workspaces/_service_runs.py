@@ -17,6 +17,7 @@ from remit.workspaces._checkout import Checkout
 from remit.workspaces._collect import MAX_CHANGED, IgnoreMemory
 from remit.workspaces._failures import KeeperLost
 from remit.workspaces._mcp_servers import McpServers
+from remit.workspaces._outlasting import outlast
 from remit.workspaces._patch import Patch
 from remit.workspaces._plugins import WorkspacePlugins
 from remit.workspaces._prepared import PreparedWorkspace
@@ -236,12 +237,7 @@ async def to_the_end(work: Callable[[], _Value]) -> _Value:
     Cancellation: raised once the work has ended.
     """
     future = asyncio.get_running_loop().run_in_executor(None, work)
-    cancelled: asyncio.CancelledError | None = None
-    while not future.done():
-        try:
-            await asyncio.wait({future})
-        except asyncio.CancelledError as error:
-            cancelled = error
+    cancelled = await outlast(future)
     if cancelled is not None:
         raise cancelled
     return future.result()

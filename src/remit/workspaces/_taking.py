@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
+from remit.workspaces._outlasting import outlast
+
 __all__ = ["take_in_thread"]
 
 _Taken = TypeVar("_Taken")
@@ -21,12 +23,7 @@ async def take_in_thread(take: Callable[[], _Taken], give_back: Callable[[_Taken
     Cancellation: raised once the thread is through, and what it took has been given back.
     """
     taking = asyncio.get_running_loop().run_in_executor(None, take)
-    cancelled: asyncio.CancelledError | None = None
-    while not taking.done():
-        try:
-            await asyncio.wait({taking})
-        except asyncio.CancelledError as error:
-            cancelled = error
+    cancelled = await outlast(taking)
     if cancelled is None:
         return taking.result()
     if taking.exception() is None:
