@@ -165,6 +165,36 @@ async def test_a_look_cut_off_anywhere_leaves_it_asleep_and_held(tmp_path: Path)
             assert await late.close() == ()
 
 
+async def test_what_a_killed_keeper_leaves_is_removed(node: Node, tmp_path: Path) -> None:
+    """R57: also the kernel's own folder of an overlay, which a plain user may not even look into."""
+    await node.tool("run_shell", "run_2", command="mkdir -p a/b && chmod 0 a/b a")
+    keeper = checkout_of(node).pid
+    os.kill(keeper, signal.SIGKILL)
+    await until(lambda: not Path(f"/proc/{keeper}").exists())
+    assert not (await node.cleanup("run_2", keep=False)).kept
+    assert [left.name for left in (tmp_path / "data/checkouts").iterdir()] == ["run_1"]
+
+
+async def test_a_look_cancelled_twice_leaves_nothing_behind(node: Node, tmp_path: Path) -> None:
+    """R57: whoever is impatient leaves no keeper that makes its folder anew once the run is gone."""
+    folder = tmp_path / "data/checkouts"
+    await node.cleanup("run_2", keep=False)
+    for number in range(60):
+        run_id = f"run_x{number}"
+        await node.open(run_id)
+        look = asyncio.get_running_loop().create_task(node.tool("list_files", run_id))
+        await asyncio.sleep(number % 30 * 0.0005)
+        for _ in range(3):
+            look.cancel()
+            await asyncio.sleep(0)
+        with contextlib.suppress(asyncio.CancelledError):
+            await look
+        await node.cleanup(run_id, keep=False)
+        assert [left.name for left in folder.iterdir()] == ["run_1"], number
+    await asyncio.sleep(0.5)
+    assert [left.name for left in folder.iterdir()] == ["run_1"]
+
+
 async def test_what_changed_meanwhile_is_told_of_the_next(tmp_path: Path) -> None:
     """A remembered opening is forgotten once one like it came out with other notes."""
     async with place(tmp_path, isolation="overlay") as here:

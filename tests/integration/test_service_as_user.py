@@ -13,6 +13,7 @@ from plain_user import missing_programs, run_as_plain_user
 TESTS = Path(__file__).resolve().parents[1]
 SUITES = (
     "test_service_requests.py",
+    "test_checkout_asleep.py",
     "test_service_continues.py",
     "test_patch_from_overlay.py",
     "test_delivery_apply.py",

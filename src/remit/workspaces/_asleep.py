@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -13,7 +12,7 @@ from typing import Any, Final, Self
 
 from remit.workspaces._link import KeeperLink
 from remit.workspaces._taking import take_in_thread
-from remit.workspaces.keeper._storage import Storage
+from remit.workspaces.keeper._storage import Storage, remove_what_can_be
 
 __all__ = ["Asleep", "Begun"]
 
@@ -66,7 +65,7 @@ class Asleep:
 
 def _undo(folder: Path, place: FileIO) -> None:
     """Remove a place that nobody waits for any more; at once, since its caller may be cancelled twice."""
-    shutil.rmtree(folder, ignore_errors=True)
+    remove_what_can_be(folder)
     place.close()
 
 

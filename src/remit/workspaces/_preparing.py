@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
@@ -41,7 +40,7 @@ from remit.workspaces._setup import (
 )
 from remit.workspaces._shelf import NAMED_BY_REPOSITORY
 from remit.workspaces._toolchains import Toolchains, find_toolchains
-from remit.workspaces.keeper._storage import remove_unless_held
+from remit.workspaces.keeper._storage import remove_unless_held, remove_what_can_be
 from remit.workspaces.keeper._tree import is_git_name
 
 __all__ = ["Preparer"]
@@ -409,7 +408,7 @@ class _Scratch(AbstractAsyncContextManager[Checkout]):
     async def __aexit__(self, *details: object) -> None:
         if self._checkout is not None:
             await self._checkout.close(keep=False)
-            await asyncio.to_thread(shutil.rmtree, self._checkout.storage, ignore_errors=True)
+            await asyncio.to_thread(remove_what_can_be, self._checkout.storage)
 
 
 def _join(outer: str, inner: str) -> str:

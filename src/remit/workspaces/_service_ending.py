@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
 from pathlib import Path
 
 from remit.contract import CleanedUp, CleanupRequest, Delivered, DeliverRequest
@@ -21,6 +20,7 @@ from remit.workspaces._service_looking import look_at_run
 from remit.workspaces._service_parts import NodeParts
 from remit.workspaces._service_runs import NodeRun, stop_all, to_the_end
 from remit.workspaces._snapshot import RunFolder
+from remit.workspaces.keeper._storage import remove_what_can_be
 from remit.workspaces.keeper._tree import TreeTooLarge
 
 __all__ = ["clean_up_run", "close_run", "deliver_run"]
@@ -103,7 +103,7 @@ async def close_run(node: NodeParts, run: NodeRun, *, keep: bool) -> tuple[Path 
                 await asyncio.to_thread(mark_kept, checkout.storage)
                 return checkout.storage, problems
             if os.path.lexists(checkout.storage):  # noqa: ASYNC240  the keeper has mostly just removed it
-                await asyncio.to_thread(shutil.rmtree, checkout.storage, ignore_errors=True)
+                await asyncio.to_thread(remove_what_can_be, checkout.storage)
             return None, problems
         finally:
             run.put_away.set()

@@ -132,6 +132,12 @@ def remove_tree(folder: Path) -> None:
             shutil.rmtree(folder)
 
 
+def remove_what_can_be(folder: Path) -> None:
+    """`remove_tree`, of which nobody is told what was left: the next sweep finds it."""
+    with suppress(OSError):
+        remove_tree(folder)
+
+
 def _unlock(folder: Path) -> None:
     with suppress(OSError):
         folder.chmod(0o700)
