@@ -21,12 +21,36 @@ def wrapped(inner: BaseException) -> Exception:
         return error
 
 
+def ringed(*links: BaseException) -> Exception:
+    """Errors of which each is the next one's cause, and the last one the first one's."""
+    for at, link in enumerate(links):
+        link.__cause__ = links[at - 1]
+    assert isinstance(links[0], Exception)
+    return links[0]
+
+
+def beside(cause: BaseException, context: BaseException) -> Exception:
+    """An error that has a cause, and came up while another one was dealt with."""
+    error = RuntimeError("both")
+    error.__cause__, error.__context__ = cause, context
+    return error
+
+
 INTERRUPTED = (
     SchemaError("Error building `literal` serializer: KeyboardInterrupt: "),
     wrapped(KeyboardInterrupt()),
     wrapped(SchemaError("Error building `model`: KeyboardInterrupt: ")),
+    ringed(ValueError("x"), KeyboardInterrupt(), ValueError("y")),
+    beside(ValueError("x"), KeyboardInterrupt()),
+    beside(KeyboardInterrupt(), ValueError("x")),
 )
-FAULTS = (SchemaError("unknown type"), ValueError("KeyboardInterrupt"), wrapped(ValueError("x")))
+FAULTS = (
+    SchemaError("unknown type"),
+    ValueError("KeyboardInterrupt"),
+    wrapped(ValueError("x")),
+    ringed(ValueError("x")),
+    ringed(ValueError("x"), ValueError("y")),
+)
 
 
 @pytest.mark.parametrize("error", INTERRUPTED)

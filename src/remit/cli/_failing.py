@@ -100,11 +100,16 @@ def _system_sentence(error: OSError) -> str:
 
 def was_interrupted(error: BaseException) -> bool:
     """Whether an error is what a library made of a Ctrl-C that met it while it was loaded, say."""
-    link: BaseException | None = error
-    while link is not None:
+    waiting: list[BaseException | None] = [error]
+    seen = set[int]()  # causes may lead back to where they began
+    while waiting:
+        link = waiting.pop()
+        if link is None or id(link) in seen:
+            continue
+        seen.add(id(link))
         # A library in Rust that compiles shapes keeps the interrupt's name alone.
         compiled = type(link).__module__.startswith("pydantic_core") and "KeyboardInterrupt" in str(link)
         if compiled or isinstance(link, KeyboardInterrupt):
             return True
-        link = link.__cause__ or link.__context__
+        waiting += (link.__cause__, link.__context__)
     return False
