@@ -126,3 +126,47 @@ async def test_on_a_full_disk_the_decision_goes_without_what_waited() -> None:
     assert "delivery.intent" not in types
     assert types[-1] == "run.failed"
     assert world.node.tree["a.txt"] == "old\n"
+
+
+async def test_what_is_refused_is_on_record_first() -> None:
+    """R60: the review of a patch that may not be delivered, and the patch, don't wait for the decision."""
+    store = SteppingStore()
+    node = FakeNode({"a.txt": "old\n"}, protected=("a.txt",))
+    async with run_world(*good_replies(), store=store, node=node) as world:
+        view = await world.drive()
+        assert view.terminal is not None
+        assert view.terminal.code == "delivery_refused"
+        assert store.step_of("run.settling") == ["run.settling"]
+        assert await store.read_artifact(view.id, "patch") is not None
+
+
+async def test_what_is_refused_on_a_full_disk_is_the_disk() -> None:
+    """R60: where the review can't be kept any more, that is why the run fails."""
+    store = SteppingStore()
+    store.full_from = "review.decided"
+    node = FakeNode({"a.txt": "old\n"}, protected=("a.txt",))
+    async with run_world(*good_replies(), store=store, node=node) as world:
+        view = await world.drive()
+    assert view.terminal is not None
+    assert (view.terminal.class_, view.terminal.code) == ("workspace", "storage_full")
+
+
+async def test_a_last_void_pass_is_on_record_first() -> None:
+    """R83: a review that is void, and may not be asked again, doesn't wait for the decision."""
+    store, node = SteppingStore(), FakeNode({"a.txt": "old\n"})
+    async with run_world(*good_replies(), store=store, node=node) as world:
+        supervisor = await world.admit(limits={"max_corrections": 0})
+        run_id, look, looks = next(iter(world.controls)), world.link.snapshot, 0
+
+        async def meddled(request: Any) -> Any:
+            nonlocal looks
+            looks += 1
+            if looks == 3:  # before and after the review, then this one
+                node.edit(run_id, "a.txt", "slipped in\n")
+            return await look(request)
+
+        world.link.snapshot = meddled
+        view = await world.supervise(supervisor)
+    assert view.terminal is not None
+    assert (view.terminal.class_, view.terminal.code) == ("invalid_output", "review")
+    assert store.step_of("run.settling") == ["run.settling"]

@@ -84,14 +84,17 @@ class Finalizer:
         finalizing = RunFinalizing(content_hash=snapshot.content_hash, leftovers=snapshot.leftovers)
         self._journal.hold(NewEvent(type="run.finalizing", payload=finalizing))
         if content_hash is not None and snapshot.content_hash != content_hash:
+            await self._journal.flush()  # it may have been the last review
             raise VoidPass
         if self._tools.has_checks:
             await self._journal.flush()
         await self._check(remaining_ms)
         await self._handshake()
-        self._refuse_protected(snapshot)
-        if self._leaves_no_mark(snapshot):  # all else has something of its own to store first
+        refused = self._why_refused(snapshot)
+        if refused is not None or self._leaves_no_mark(snapshot):  # all else has a fact of its own to store
             await self._journal.flush()
+        if refused is not None:
+            raise self._refused(refused)
         return snapshot
 
     def _leaves_no_mark(self, snapshot: Snapshot) -> bool:
@@ -166,14 +169,13 @@ class Finalizer:
     def _summary(self, snapshot: Snapshot) -> PatchSummary:
         return summarise_snapshot(snapshot, reviewed=self._journal.view.profile == "reviewed")
 
-    def _refuse_protected(self, snapshot: Snapshot) -> None:
+    def _why_refused(self, snapshot: Snapshot) -> str | None:
+        """Which paths stand against a delivery; None: none do."""
         if snapshot.frozen:
-            raise self._refused(f"it touches frozen paths: {_named(snapshot.frozen)}")
-        allowed = self._may_touch_protected
-        if snapshot.protected and self.mode == "apply" and not allowed:
-            raise self._refused(
-                f"it touches protected paths: {_named(snapshot.protected)}; they need to be allowed"
-            )
+            return f"it touches frozen paths: {_named(snapshot.frozen)}"
+        if snapshot.protected and self.mode == "apply" and not self._may_touch_protected:
+            return f"it touches protected paths: {_named(snapshot.protected)}; they need to be allowed"
+        return None
 
     @property
     def _may_touch_protected(self) -> bool:

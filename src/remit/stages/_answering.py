@@ -17,7 +17,7 @@ from remit.stages._ports import Partial, StageAnswer, StageInput
 async def answer_plainly(
     stage: StageInput, *, asker: Asker, conversation: Conversation, log: StageLog, partial: Partial
 ) -> StageAnswer:
-    """Ask once; the answer is stored when this returns, under `completion`.
+    """Ask once; the answer is `completion`, and goes on record with what the run does next.
 
     Raises:
         ProviderError: There is no answer: it was cut, withheld, empty, or a call of a tool that isn't there.

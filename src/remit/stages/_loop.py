@@ -97,7 +97,7 @@ class StageLoop:
         return self._hands.begun
 
     async def run(self) -> StageAnswer:
-        """Go round until there is a valid answer; it is stored when this returns.
+        """Go round until there is a valid answer; it goes on record with what the run does next.
 
         Raises:
             StageFailure: It gave no valid answer.
