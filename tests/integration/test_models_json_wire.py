@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -163,6 +164,59 @@ async def test_a_refused_form_is_left_out(case: str) -> None:
         held = [bool({"output_config", "outputConfig"} & set(got.json)) for got in fake.requests]
     assert held == [True, False, False]
     assert ledger.statuses == ["refused", "completed", "completed"]
+
+
+BESIDE = {
+    **REFUSALS,
+    "chat": ("openai-chat", "gpt-4.1", OpenAIChatDialect, {"error": {"message": "response_format: no"}}),
+    "responses": ("openai", "gpt-5.2", OpenAIResponsesDialect, {"error": {"message": "text.format: no"}}),
+    "google": (
+        "google",
+        "gemini-3.8-flash",
+        GeminiDialect,
+        {"error": {"code": 400, "status": "INVALID_ARGUMENT", "message": "no schema"}},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BESIDE)
+async def test_what_one_learns_holds_for_those_beside_it(case: str) -> None:
+    """R31, R56: of two on their way at once both are asked again, though one has learned it first."""
+    kind, model, dialect, body = BESIDE[case]
+    need_sdk(kind)
+    refused = [Reply(status=400, body=body, delay_ms=delay_ms) for delay_ms in (300, 600)]
+    ledgers = [MemoryLedger(), MemoryLedger()]
+    with FakeProvider([*refused, SAID, SAID], dialect=dialect()) as fake:
+        async with pool_for(fake, kind=kind, model=model, member=JSON) as pool:
+            await pool.prepare()
+            async with asyncio.TaskGroup() as group:
+                asked = [group.create_task(ask(pool, ledger=ledger)) for ledger in ledgers]
+    assert all(one.result().message.tool_calls for one in asked)
+    assert [ledger.statuses for ledger in ledgers] == [["refused", "completed"]] * 2
+
+
+async def test_what_nobody_learned_is_asked_once() -> None:
+    """R56: a refusal that no adaptation answers stays one, also where others were on their way."""
+    ledgers = [MemoryLedger(), MemoryLedger()]
+    refused = [Reply(status=400, body={"error": {"message": "no"}}, delay_ms=200, repeat=True)]
+    with FakeProvider(refused) as fake:
+        async with pool_for(fake, kind="openai-compatible", member=JSON) as pool:
+            for ledger in ledgers:
+                with pytest.raises(ProviderError):
+                    await ask(pool, ledger=ledger)
+    assert [ledger.statuses for ledger in ledgers] == [["refused"]] * 2
+
+
+async def test_two_learn_at_once_that_there_are_no_tools() -> None:
+    """R56: the second one's refusal, which came after the first one's, is no failure either."""
+    refusal = {"error": {"message": "registry/library/tiny:latest does not support tools"}}
+    refused = [Reply(status=400, body=refusal, delay_ms=delay_ms) for delay_ms in (300, 600)]
+    ledgers = [MemoryLedger(), MemoryLedger()]
+    with FakeProvider([*refused, SAID, SAID]) as fake:
+        async with pool_for(fake, kind="openai-compatible") as pool, asyncio.TaskGroup() as group:
+            asked = [group.create_task(ask(pool, ledger=ledger)) for ledger in ledgers]
+    assert all(one.result().message.tool_calls for one in asked)
+    assert [ledger.statuses for ledger in ledgers] == [["refused", "completed"]] * 2
 
 
 @pytest.mark.parametrize("model", ["claude-opus-4-20250514", "some-model-behind-a-gateway"])

@@ -95,9 +95,14 @@ class Member:
         """The request in the form that this member takes."""
         return as_json_request(request) if self.replies_in_json else request
 
-    def learns_json(self, outcome: Broken) -> bool:
-        """Whether its server has just said that it can't call tools; from now on it is asked for JSON."""
-        learns = not self.replies_in_json and self.settings.tool_mode == "auto"
+    def learns_json(self, outcome: Broken, *, offered: bool) -> bool:
+        """Whether its server has just said that it can't call tools; from now on it is asked for JSON.
+
+        Args:
+            outcome: What came.
+            offered: Whether this request offered it tools. Others beside it may have learned it meanwhile.
+        """
+        learns = offered and self.settings.tool_mode == "auto"
         if not learns or outcome.status != "refused" or not refuses_tools(outcome.detail):
             return False
         self.replies_in_json = True

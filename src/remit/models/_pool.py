@@ -63,6 +63,8 @@ class _Progress:
     """To be asked at once, with something of ours left out."""
     ordinal: int = 0
     adaptations: int = 0
+    offered: bool = True
+    """Whether the last request offered tools in the provider's own form."""
     failures: list[Member] = field(default_factory=list[Member])
     """Who failed, in order."""
     not_before: dict[str, float] = field(default_factory=dict[str, float])
@@ -223,7 +225,8 @@ class Pool:
             waited_ms = _ms(self._clock.monotonic() - began)
             progress.ordinal += 1
             form = member.form(request)
-            if form.reply_schema is None:
+            progress.offered = form.reply_schema is None
+            if progress.offered:
                 return await self._attempt(member, form, progress.ordinal, waited_ms, ledger, show)
             outcome, attempt_id = await self._attempt(
                 member, form, progress.ordinal, waited_ms, ledger, as_call_deltas(show)
@@ -240,7 +243,7 @@ class Pool:
         """
         progress.last = outcome
         progress.not_before.pop(member.model, None)
-        if member.learns_json(outcome):
+        if member.learns_json(outcome, offered=progress.offered):
             progress.again = member
             return
         if outcome.adapted and progress.adaptations < _MAX_ADAPTATIONS:

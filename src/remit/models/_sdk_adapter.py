@@ -76,6 +76,8 @@ class SdkAdapter(ABC, Generic[SdkT, ExchangeT]):
         self._mask = Mask(settings)
         self._loading = asyncio.Lock()
         self._sdk: SdkT | None = None
+        self._adaptations = 0
+        """How often something that was refused is left out by now."""
 
     async def prepare(self) -> None:
         """Import the SDK and make the client, in a thread; idempotent."""
@@ -103,7 +105,7 @@ class SdkAdapter(ABC, Generic[SdkT, ExchangeT]):
         self, call: AttemptCall, exchange: Exchange, *, on_delta: Callable[[Delta], None]
     ) -> Outcome:
         """Send the request once and read the reply; see `Adapter.run`."""
-        record = self._own(exchange)
+        record, known = self._own(exchange), self._adaptations
         bound_ms = self._settings.call_timeout_ms
         try:
             async with asyncio.timeout(None if bound_ms is None else bound_ms / 1000):
@@ -111,11 +113,13 @@ class SdkAdapter(ABC, Generic[SdkT, ExchangeT]):
         except TimeoutError:
             return record.too_long((bound_ms or 0) / 1000)
         except Exception as error:  # noqa: BLE001 - whatever a library makes of odd input ends this attempt only
-            return self._adapted(record.broken(error) or record.unusable(_shown(error)), call, record)
+            broken = record.broken(error) or record.unusable(_shown(error))
+            return self._learned(broken, call, record, known=known)
         finally:
             await record.close()
-        broken = record.broken(None)
-        return self._adapted(broken, call, record) if broken is not None else self._judge(call, record, reply)
+        if (broken := record.broken(None)) is not None:
+            return self._learned(broken, call, record, known=known)
+        return self._judge(call, record, reply)
 
     @property
     def sdk(self) -> SdkT:
@@ -156,6 +160,23 @@ class SdkAdapter(ABC, Generic[SdkT, ExchangeT]):
     @abstractmethod
     def _judge(self, call: AttemptCall, exchange: ExchangeT, reply: LibraryReply) -> Outcome:
         """A whole reply, checked against what stood on the wire."""
+
+    def _learned(self, broken: Broken, call: AttemptCall, exchange: ExchangeT, *, known: int) -> Broken:
+        """What came of a refusal: another attempt, where what is ours is left out now.
+
+        Args:
+            broken: What came.
+            call: What was asked.
+            exchange: The record of it.
+            known: The adaptations when it was sent. What was learned since, from others that were on their
+                way beside it, may be just what it was refused for.
+        """
+        adapted = self._adapted(broken, call, exchange)
+        if adapted.adapted:
+            self._adaptations += 1
+        elif adapted.status == "refused" and exchange.status in (400, 422) and known != self._adaptations:
+            return as_adapted(adapted)
+        return adapted
 
     def _adapted(self, broken: Broken, call: AttemptCall, exchange: ExchangeT) -> Broken:
         """The same, marked as worth another attempt when what was refused is ours and can be left out."""
