@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import ssl
+from pathlib import Path
+
 import httpx2
 import pytest
 
+from remit.client import AsyncClient, Client
+from remit.client._asking import trust_for
 from remit.client._async import final_error
+from remit.errors import ConfigError
 
 URL = httpx2.URL("https://host.example:7433")
 SAID = {
@@ -32,3 +38,31 @@ SAID = {
 def test_each_cause_has_its_sentence(cause: str) -> None:
     """Nobody is sent to plain HTTP, key and all, unless plain HTTP is what answered."""
     assert str(final_error(httpx2.ConnectError(cause), URL)) == SAID[cause]
+
+
+@pytest.mark.parametrize("scheme", ["https", "HTTPS"])
+@pytest.mark.parametrize("make", [Client, AsyncClient])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_certificates_that_cannot_be_read_are_a_setting(
+    make: type[Client | AsyncClient],
+    scheme: str,
+    is_there: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """R73: SSL_CERT_FILE is named, and what is wrong with it, however the address is written."""
+    named = tmp_path / "authority.pem"
+    if is_there:
+        named.write_text("no certificate")
+    monkeypatch.setenv("SSL_CERT_FILE", str(named))
+    with pytest.raises(ConfigError, match=f"SSL_CERT_FILE: {named} holds no certificates"):
+        make(f"{scheme}://127.0.0.1:7433")
+    make("http://127.0.0.1:7433")
+
+
+def test_without_it_the_machine_is_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R73: what the machine trusts is there where nothing was named."""
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    context = trust_for("https://127.0.0.1:7433")
+    assert isinstance(context, ssl.SSLContext)
+    assert context.verify_mode is ssl.CERT_REQUIRED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import secrets
@@ -15,7 +16,7 @@ from urllib.parse import quote, urlsplit
 import httpx2
 
 from remit.contract import RunRequest
-from remit.errors import InvalidRequest, MisuseError, NotFound, RemitError
+from remit.errors import ConfigError, InvalidRequest, MisuseError, NotFound, RemitError
 from remit.primitives import (
     check_count,
     check_flag,
@@ -245,5 +246,16 @@ def trust_for(url: str) -> ssl.SSLContext | bool:
     """Whose certificates are trusted: the machine's, or those of SSL_CERT_FILE, on loopback as anywhere.
 
     Proxies of the environment aren't for loopback, so there the client reads nothing of it by itself.
+
+    Raises:
+        ConfigError: SSL_CERT_FILE names no file of certificates.
     """
-    return httpx2.create_ssl_context() if url.startswith("https:") else True
+    if urlsplit(url).scheme != "https":
+        return True
+    try:
+        return httpx2.create_ssl_context()
+    except OSError as error:  # also what isn't a file of certificates
+        named = os.environ.get("SSL_CERT_FILE")
+        raise ConfigError(
+            f"SSL_CERT_FILE: {named} holds no certificates that can be read ({error})"
+        ) from None

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx2
 
+from remit.errors import ConfigError
 from remit.models._facts import Looked, ModelFacts
 from remit.models._sdk_http import make_ssl_context, proxy_from_environment
 from remit.models._settings import ProviderSettings
@@ -45,7 +46,7 @@ async def look_at(settings: ProviderSettings, *, model: str | None = None) -> Lo
             body = await _get(client, question)
             if settings.kind == "ollama" and model is not None:
                 return await _with_shown(client, _models_of(body), model)
-    except _NoAnswerError as error:
+    except (_NoAnswerError, ConfigError) as error:
         return Looked(reachable=False, why=str(error))
     return Looked(reachable=True, models=_models_of(body))
 

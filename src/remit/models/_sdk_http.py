@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 import urllib.request
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 import remit
+from remit.errors import ConfigError
 from remit.models._lanes import LanedTransport
 from remit.models._settings import ProviderSettings
 from remit.models._transport import ObservingTransport, Waits
@@ -62,10 +64,19 @@ def own_headers(settings: ProviderSettings) -> dict[str, Any]:
 
 
 def make_ssl_context(settings: ProviderSettings) -> ssl.SSLContext:
-    """Whom to trust: the system's certificates, or those that are configured."""
-    if settings.ca_file is not None:
-        return ssl.create_default_context(cafile=str(settings.ca_file))
-    return httpx2.create_ssl_context()
+    """Whom to trust: the system's certificates, or those that are configured.
+
+    Raises:
+        ConfigError: They can't be read.
+    """
+    named, path = f"providers.{settings.name}.ca_file", settings.ca_file
+    try:
+        if path is not None:
+            return ssl.create_default_context(cafile=str(path))
+        named, path = "SSL_CERT_FILE", os.environ.get("SSL_CERT_FILE")
+        return httpx2.create_ssl_context()
+    except OSError as error:  # also what isn't a file of certificates
+        raise ConfigError(f"{named}: {path} holds no certificates that can be read ({error})") from None
 
 
 def make_transport(settings: ProviderSettings) -> httpx2.AsyncBaseTransport:
