@@ -18,6 +18,7 @@ from remit.models._wire import is_array, is_object
 _MOST_OPTIONAL: Final = 24
 _MOST_UNIONS: Final = 16
 _KEPT: Final = ("title", "description")
+_OPEN: Final = frozenset({"$ref", "allOf", "patternProperties"})
 _FORMATS: Final = frozenset(
     {"date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"}
 )
@@ -49,9 +50,9 @@ class _Counts:
 
 
 def _strict(schema: Any, counts: _Counts) -> dict[str, Any]:
-    if not is_object(schema) or "$ref" in schema or "allOf" in schema:
+    if not is_object(schema) or not _OPEN.isdisjoint(schema):
         raise _OpenError
-    said = {name: schema[name] for name in _KEPT if name in schema}
+    said = {name: schema[name] for name in _KEPT if isinstance(schema.get(name), str)}
     options = schema.get("anyOf", schema.get("oneOf"))
     if options is not None:
         return {**said, "anyOf": _union(options, counts)}
@@ -65,7 +66,7 @@ def _strict(schema: Any, counts: _Counts) -> dict[str, Any]:
             return {**said, **_object(schema, counts)}
         case "array":
             return {**said, "type": "array", "items": _strict(schema.get("items"), counts)}
-        case "string" if schema.get("format") in _FORMATS:
+        case "string" if str(schema.get("format")) in _FORMATS:
             return {**said, "type": "string", "format": schema["format"]}
         case str() if kind in _PLAIN:
             return {**said, "type": kind}
@@ -92,7 +93,10 @@ def _object(schema: Mapping[str, Any], counts: _Counts) -> dict[str, Any]:
     named = "properties" in schema or closed is False  # with neither, anything goes: closed it would be empty
     if not is_object(fields) or closed not in (None, False) or not named:
         raise _OpenError
-    required = [name for name in schema.get("required", ()) if name in fields]
+    wanted: Any = schema.get("required", [])
+    if not is_array(wanted):
+        raise _OpenError
+    required = [name for name in fields if name in wanted]
     counts.optional += len(fields) - len(required)
     return {
         "type": "object",
