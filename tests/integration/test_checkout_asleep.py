@@ -14,8 +14,17 @@ import pytest
 
 from git_repository import make_repository
 from keeper_places import place, run
-from remit.contract import CleanedUp, CleanupRequest, NodeFailure, Snapshot, SnapshotRequest
-from remit.workspaces import KeeperLost, Limits
+from remit.contract import (
+    Cancelled,
+    CancelRequest,
+    CleanedUp,
+    CleanupRequest,
+    NodeFailure,
+    Snapshot,
+    SnapshotRequest,
+    ToolResponse,
+)
+from remit.workspaces import KeeperLost, Limits, WorkspaceRefused
 from remit.workspaces._checkout import Checkout
 from remit.workspaces._shelf import Toolchains
 from remit.workspaces.keeper._storage import Storage
@@ -148,6 +157,30 @@ async def test_a_stop_before_the_first_look_leaves_nothing(node: Node) -> None:
     assert (await node.tool("list_files", "run_2")).status == "success"
 
 
+async def test_a_call_stopped_while_it_opens_begins_nothing(node: Node) -> None:
+    """R3: a stop that comes before the checkout is open lets no command begin after it."""
+    keeper = await node.service.get_keeper()
+    begin, opening = keeper._begin, asyncio.Event()
+
+    async def begin_slowly(*args: Any) -> Any:
+        opening.set()
+        await asyncio.sleep(0.02)
+        return await begin(*args)
+
+    keeper._begin = begin_slowly  # type: ignore[method-assign] - a stand-in
+    order = node.tool_request("run_shell", "run_2", "c", command="echo > begun; sleep 7032")
+    call = asyncio.get_running_loop().create_task(node.service.handle(order))
+    await opening.wait()
+    cancel = CancelRequest(run_id="run_2", stage_id="work-1", tool_call_id="c", grace_ms=0)
+    (item,) = (await node.ask(cancel, Cancelled)).items
+    assert (item.how, item.pids) == ("closed", ())
+    answer = await call
+    assert isinstance(answer, ToolResponse)
+    assert answer.status == "cancelled"
+    assert not checkout_of(node).is_awake
+    assert "begun" not in (await node.tool("list_files", "run_2")).content
+
+
 async def test_a_look_cut_off_anywhere_leaves_it_asleep_and_held(tmp_path: Path) -> None:
     """R57: whenever a look is cut off, nobody else can have the place, and the next look finds it free."""
     async with place(tmp_path, isolation="overlay") as here:
@@ -207,6 +240,29 @@ async def test_what_changed_meanwhile_is_told_of_the_next(tmp_path: Path) -> Non
         assert (again.is_awake, again.notes) == (True, tuple(opened["notes"]))
         for checkout in (late, again):
             assert await checkout.close() == ()
+
+
+async def test_what_cannot_be_opened_any_more_is_not_said_to_be_open(tmp_path: Path) -> None:
+    """R44: once one couldn't be opened, the next one like it is opened at once, or refused at once."""
+    async with place(tmp_path, isolation="overlay") as here:
+        await (await here.open("first")).close()
+        late = await here.keeper.open(here.request("late"), may_sleep=True)
+        here.root.rename(here.root.with_name("moved"))
+        with pytest.raises(KeeperLost):
+            await late.wake()
+        with pytest.raises((KeeperLost, WorkspaceRefused)):
+            await here.keeper.open(here.request("again"), may_sleep=True)
+        assert await late.close() == ()
+
+
+async def test_the_first_at_once_are_forgotten_together(tmp_path: Path) -> None:
+    """Several that were the first of their kind leave nothing behind that says otherwise later."""
+    async with place(tmp_path, isolation="overlay") as here:
+        async with asyncio.TaskGroup() as group:
+            firsts = [group.create_task(here.open(f"first{number}")) for number in range(3)]
+        assert len(here.keeper._opened) == 1
+        for first in firsts:
+            assert await first.result().close() == ()
 
 
 async def test_a_copy_is_made_at_once(tmp_path: Path, root: Path) -> None:

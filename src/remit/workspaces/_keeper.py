@@ -128,6 +128,7 @@ class Keeper:
             SandboxUnavailable: no sandbox can be had; the message says what to do.
             WorkspaceRefused: the folder can't be a workspace.
             KeeperLost: it couldn't be opened, with `reason` a workspace code.
+            OSError: the place of one that is to sleep can't be taken.
 
         Cancellation: what was begun is taken back by the keeper itself.
         """
@@ -139,8 +140,8 @@ class Keeper:
             asleep = await Asleep.lie_down(request.storage, begin)
             return Checkout(request, None, known, sandbox, asleep=asleep)
         link, opened = await self._begin(request, sandbox)
-        if known is None:
-            self._opened.appendleft((kind, opened))
+        self._forget(kind)  # the last word counts
+        self._opened.appendleft((kind, opened))
         return Checkout(request, link, opened, sandbox)
 
     async def _begin(self, request: CheckoutRequest, sandbox: SandboxLevel) -> Begun:
@@ -160,19 +161,24 @@ class Keeper:
         """
         try:
             link, opened = await self._begin(request, sandbox)
+        except KeeperLost:
+            self._forget(_kind_of(request))  # the next one is said to be open only once it is
+            raise
         except WorkspaceRefused as error:
+            self._forget(_kind_of(request))
             raise KeeperLost(error.message, reason="refused") from None
         if opened["notes"] != known["notes"]:
-            self._forget(known)  # something is otherwise by now: the next one is looked at anew
+            self._forget(_kind_of(request))  # something is otherwise by now: the next one is looked at anew
         if (opened["root"], opened["isolation"]) == (known["root"], known["isolation"]):
             return link, opened
-        self._forget(known)
+        self._forget(_kind_of(request))
         await link.end(within_s=_GONE_WITHIN_S)
         what = f"{opened['isolation']} at {opened['root']}"
         raise KeeperLost(f"the checkout opens otherwise than the one before it: {what}", reason="unavailable")
 
-    def _forget(self, known: dict[str, Any]) -> None:
-        kept = [(kind, opened) for kind, opened in self._opened if opened is not known]
+    def _forget(self, kind: CheckoutRequest) -> None:
+        """How such ones open isn't known any more; several that were the first at once are all forgotten."""
+        kept = [(other, opened) for other, opened in self._opened if other != kind]
         self._opened = deque(kept, maxlen=_REMEMBERED)
 
     async def _order(self, order: dict[str, Any]) -> tuple[KeeperLink, dict[str, Any]]:

@@ -112,10 +112,10 @@ class Activity:
             except KeeperLost:  # and with it everything that ran
                 how = "kill"
         if self.task is not None:
-            if (
-                how == self.ends_as
-            ):  # no process of its own, or none any more: it may just be writing its end down
-                await asyncio.wait({self.task}, timeout=_ENDING_S if self.command_id else 0)
+            if how == self.ends_as:  # no process of its own, or none any more
+                # One that had begun may just be writing its end down. One that wakes its checkout has not.
+                begun = self.command_id is not None and checkout is not None and checkout.is_awake
+                await asyncio.wait({self.task}, timeout=_ENDING_S if begun else 0)
                 self.task.cancel()
             await asyncio.wait({self.task})
         return StoppedCall(
