@@ -67,7 +67,8 @@ def dump_json(value: Any, *, sort_keys: bool = False) -> str:
     Raises:
         ValueError: The value holds a number that isn't finite.
     """
-    return escape_separators((_SORTED if sort_keys else _PLAIN).encode(value))
+    text = (_SORTED if sort_keys else _PLAIN).encode(value)
+    return text if text.isascii() else escape_separators(text)  # those of ASCII are escaped in any JSON
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

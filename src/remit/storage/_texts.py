@@ -8,7 +8,8 @@ from typing import Any
 
 from remit.primitives import clean_json, clean_text, dump_json
 
-_SUSPECT = re.compile("\\\\u0000|[\ud800-\udfff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_NUL = "\\u0000"
 # NUL is always written as an escape in JSON; a backslash that happens to stand before "u0000" is looked at
 # in vain.
 
@@ -22,7 +23,7 @@ def dump_clean(value: Any) -> tuple[str, Any, int]:
         ValueError: A number in it isn't finite.
     """
     text = dump_json(value)
-    if _SUSPECT.search(text) is None:
+    if _NUL not in text and (text.isascii() or _SURROGATE.search(text) is None):
         return text, value, 0
     cleaned, replaced = clean_json(value)
     return dump_json(cleaned), cleaned, replaced
