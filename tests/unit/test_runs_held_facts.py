@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from remit.contract import RunStatus
 from remit.errors import NodeError, StorageFull
 from remit.events import Event, NewEvent, closing_among
@@ -13,6 +15,9 @@ from remit.primitives import SystemClock
 from remit.testing._fake_node import FakeNode
 from remit.testing._memory_store import MemoryStore
 from remit.testing._run_world import RunWorld, good_replies, run_world
+
+UNCHANGED = {"a.txt": "new\n"}
+"""A tree that already holds what the work writes."""
 
 
 class SteppingStore(MemoryStore):
@@ -70,6 +75,47 @@ async def test_what_follows_at_once_is_stored_together() -> None:
     assert "stage.completed" in store.step_of("plan.ready")
     assert {"review.decided", "run.finalizing", "delivery.intent"} <= set(store.step_of("delivery.intent"))
     assert store.step_of("run.settling") == ["run.settling"]
+
+
+async def test_where_nothing_is_delivered_the_review_is_stored_with_the_decision() -> None:
+    """Nothing outside hangs on a result without changes: one step says all of it, in the order of the end."""
+    store = SteppingStore()
+    async with run_world(*good_replies(), store=store, node=FakeNode(dict(UNCHANGED))) as world:
+        view = await world.drive()
+    assert view.status is RunStatus.COMPLETED
+    told = [type_ for type_ in store.step_of("run.settling") if not type_.startswith("work.")]
+    assert told == [
+        "attempt.completed",
+        "stage.completed",
+        "review.decided",
+        "run.finalizing",
+        "delivery.completed",
+        "run.settling",
+    ]
+    assert len(store.steps) == 7
+
+
+@pytest.mark.parametrize("missing", ["review.decided", "run.finalizing"])
+async def test_what_can_not_be_stored_is_not_completed(missing: str) -> None:
+    """R44: a run completes by what is on record; where its review can't be any more, it has failed."""
+    store = SteppingStore()
+    store.full_from = missing
+    async with run_world(*good_replies(), store=store, node=FakeNode(dict(UNCHANGED))) as world:
+        supervisor = await world.admit()
+        run_id = next(iter(world.controls))
+        view = await world.supervise(supervisor)
+        types = [event.type for event in await world.events(run_id)]
+    assert view.terminal is not None
+    assert (view.status, view.terminal.class_, view.terminal.code, view.terminal.stage) == (
+        RunStatus.FAILED,
+        "workspace",
+        "storage_full",
+        "review-1",
+    )
+    assert view.output is None
+    assert missing not in types
+    assert types.count("attempt.completed") == types.count("attempt.started") == 4
+    assert types[-1] == "run.failed"
 
 
 async def test_nothing_waits_for_long() -> None:

@@ -10,15 +10,21 @@ import pytest
 from remit.contract import RunView, Terminal, WorkRegistered
 from remit.events import Event, NewEvent, number_event
 from remit.runs._loose_ends import close_loose_ends
+from remit.testing._fake_node import FakeNode
 from remit.testing._run_world import good_replies, run_world
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 LOST = Terminal.of("lost", "unproven")
 
 
+def checked() -> FakeNode:
+    """A node whose tree has a check."""
+    return FakeNode({"a.txt": "old\n"}, checks={"tests": lambda files: 0})
+
+
 async def test_what_a_node_did_says_how_long_it_took() -> None:
     """Node calls are put on record in pairs, after they ended: only the end can tell how long each took."""
-    async with run_world(*good_replies()) as world:
+    async with run_world(*good_replies(), node=checked()) as world:
         gate = world.node.gates["snapshot"] = asyncio.Event()
         supervisor = await world.admit()
         run_id = next(iter(world.controls))
@@ -78,7 +84,7 @@ def _children(terminal: Terminal | None) -> list[RunView]:
 
 async def test_what_was_left_running_is_ended_before_the_result_is_checked() -> None:
     """R17: the node is asked to end what still runs as the result is looked at for the last time."""
-    async with run_world(*good_replies()) as world:
+    async with run_world(*good_replies(), node=checked()) as world:
         await world.drive()
         asked = [request for request in world.node.requests if request.kind in ("snapshot", "checks")]
         kinds = [(request.kind, getattr(request, "end_leftovers", False)) for request in asked]

@@ -76,7 +76,8 @@ def test_an_observer_moves_one_registration() -> None:
 
 async def test_where_the_work_of_a_run_is_seen() -> None:
     """B22: sent, then its answer awaited; the run itself only once its end is decided, a stage nowhere."""
-    async with run_world(*good_replies()) as world:
+    node = FakeNode({"a.txt": "old\n"}, checks={"tests": lambda files: 0})
+    async with run_world(*good_replies(), node=node) as world:
         told = record(world)
         view = await world.drive()
         assert view.status is RunStatus.COMPLETED

@@ -88,12 +88,11 @@ class Finalizer:
             raise VoidPass
         if self._tools.has_checks:
             await self._journal.flush()
-        await self._check(remaining_ms)
+            await self._check(remaining_ms)
         await self._handshake()
         refused = self._why_refused(snapshot)
-        if refused is not None or self._leaves_no_mark(snapshot):  # all else has a fact of its own to store
-            await self._journal.flush()
         if refused is not None:
+            await self._journal.flush()
             raise self._refused(refused)
         return snapshot
 

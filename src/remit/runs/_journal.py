@@ -100,14 +100,9 @@ class RunJournal:
         if self._held.waiting:
             await self.append()
 
-    async def decide(self, *events: NewEvent) -> None:
-        """Store how the run ends; on a full disk without what was held back and can be missed."""
-        try:
-            await self.append(*events)
-        except StorageFull:
-            if not self._held.keep_closing():
-                raise
-            await self.append(*events)
+    def give_up_all_but_ends(self) -> bool:
+        """On a full disk: forget what is held back and doesn't only end something; False: there is none."""
+        return self._held.keep_closing()
 
     async def finish(self, *events: NewEvent, artifacts: Sequence[Artifact] = ()) -> None:
         """Store the last facts, the terminal last; on a full disk without the artifacts."""

@@ -227,7 +227,6 @@ class Pipeline:
 
     async def _finalize(self, *, output: str, content_hash: str | None) -> Decision:
         if self._tools is None or self._context.link is None:
-            await self._journal.flush()
             self._commit()
             return Decision(terminal=Terminal.completed(), output=output)
         finalizer = Finalizer(self._context, self._journal, self._work, self._tools, self._context.link)

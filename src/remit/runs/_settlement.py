@@ -21,7 +21,7 @@ from remit.contract import (
     UsageUpdated,
     WorkCleanupFailed,
 )
-from remit.errors import StorageError
+from remit.errors import StorageError, StorageFull
 from remit.events import NewEvent, terminal_type
 from remit.results import final_terminal, write_receipt
 from remit.runs._context import RunContext
@@ -77,17 +77,18 @@ class Settlement:
         self._children = children
         self._draining = Draining(context, journal, work, tools)
 
-    async def settle(self, decision: Decision, *, stage_id: str | None) -> RunView:
+    async def settle(self, decision: Decision, *, stage_id: str | None, cut_off: bool) -> RunView:
         """Write the decision, drain, read the bill, write the terminal.
 
         Args:
             decision: How the run ends.
-            stage_id: The stage that was cut off by a cancel; None when none was.
+            stage_id: The stage that ran last; None when none did.
+            cut_off: Whether that stage's end isn't on record yet.
 
         Returns:
             The run as it ended.
         """
-        await self._decide(decision, stage_id)
+        decision = await self._decide(decision, stage_id, cut_off=cut_off)
         self._work.see(ObservedStage.CLEANUP)
         await self._draining.drain(completed=decision.terminal.kind == "completed")
         self._work.see(ObservedStage.RETIREMENT)
@@ -119,7 +120,26 @@ class Settlement:
 
     # ---- the decision
 
-    async def _decide(self, decision: Decision, stage_id: str | None) -> None:
+    async def _decide(self, decision: Decision, stage_id: str | None, *, cut_off: bool) -> Decision:
+        """Write how the run ends; on a full disk without what was held back and can be missed.
+
+        A run completes by what is on record: where that can't be stored, it has failed.
+
+        Returns:
+            The decision that stands.
+        """
+        cut_off_stage = stage_id if cut_off else None
+        try:
+            await self._journal.append(*self._facts_of(decision, cut_off_stage))
+        except StorageFull:
+            if not self._journal.give_up_all_but_ends():
+                raise
+            if decision.terminal.kind == "completed":
+                decision = Decision(terminal=Terminal.of("workspace", "storage_full", stage=stage_id))
+            await self._journal.append(*self._facts_of(decision, cut_off_stage))
+        return decision
+
+    def _facts_of(self, decision: Decision, cut_off_stage: str | None) -> list[NewEvent]:
         end = decision.terminal
         settling = RunSettling(
             kind=end.kind,
@@ -131,11 +151,12 @@ class Settlement:
             detail=decision.detail,
         )
         events = [_cleanup_failed(failure) for failure in self._context.control.cleanup_failures]
-        if stage_id is not None and end.class_ is not None and end.code is not None:
-            failed = StageFailed(stage_id=stage_id, class_=end.class_, code=end.code)
-            events.append(NewEvent(type="stage.failed", payload=failed, work_id=self._work.id_of(stage_id)))
+        if cut_off_stage is not None and end.class_ is not None and end.code is not None:
+            failed = StageFailed(stage_id=cut_off_stage, class_=end.class_, code=end.code)
+            work_id = self._work.id_of(cut_off_stage)
+            events.append(NewEvent(type="stage.failed", payload=failed, work_id=work_id))
         events.append(NewEvent(type="run.settling", payload=settling, work_id=self._work.root_id))
-        await self._journal.decide(*events)
+        return events
 
     # ---- the bill
 

@@ -76,11 +76,12 @@ class Supervisor:
         try:
             with self._work.residencies.acquire("pipeline"):
                 decision = self._final(await self._decide())
-            cut_off = self._cut_off_stage(decision)
             settlement = Settlement(
                 self._context, self._journal, self._work, self._tools, children=self._offspring.run_ids
             )
-            view = await settlement.settle(decision, stage_id=cut_off)
+            view = await settlement.settle(
+                decision, stage_id=self._stage_id, cut_off=self._is_cut_off(decision)
+            )
             self._context.control.durable.set()
             await settlement.put_away()
         finally:
@@ -112,10 +113,10 @@ class Supervisor:
         control.committed = True
         return decision if was_first or decision.terminal.kind == "cancelled" else self._cancelled()
 
-    def _cut_off_stage(self, decision: Decision) -> str | None:
-        if decision.terminal.kind == "completed" or self._pipeline is None:
-            return None
-        return self._pipeline.running_stage
+    def _is_cut_off(self, decision: Decision) -> bool:
+        """Whether the stage that ran last has no end on record yet."""
+        running = self._pipeline is not None and self._pipeline.running_stage is not None
+        return running and decision.terminal.kind != "completed"
 
     # ---- while it goes on
 

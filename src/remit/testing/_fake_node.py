@@ -22,6 +22,7 @@ from remit.contract import (
     CheckResult,
     ChecksDone,
     ChecksRequest,
+    CheckState,
     CleanedUp,
     CleanupRequest,
     Delivered,
@@ -156,6 +157,10 @@ class FakeNode:
             tools=self._tools,
             isolation="copy",
             sandbox="external",
+            checks=tuple(
+                CheckState(id=name, command=name, why="given", base_exit=check(self._base))
+                for name, check in self._checks.items()
+            ),
         )
 
     def _open(self, request: OpenRequest) -> NodeResponse:
