@@ -1,9 +1,9 @@
 """A provider that runs on loopback: strict, scripted, and wire-faithful also in its faults."""
 
 from remit.testing.fake_provider._anthropic import AnthropicDialect
-from remit.testing.fake_provider._anthropic_rules import ClaudeModel
 from remit.testing.fake_provider._aws_account import FakeAccount
 from remit.testing.fake_provider._bedrock import BedrockDialect
+from remit.testing.fake_provider._claude_models import ClaudeModel
 from remit.testing.fake_provider._gateways import AzureDialect, OpenRouterDialect
 from remit.testing.fake_provider._gemini import GeminiDialect
 from remit.testing.fake_provider._gemini_rules import GeminiModel

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from remit.testing.fake_provider._anthropic_rules import ClaudeModel, check_claude_body
+from remit.testing.fake_provider._anthropic_rules import check_claude_body
 from remit.testing.fake_provider._cache import MarkedCache
+from remit.testing.fake_provider._claude_models import ClaudeModel
 from remit.testing.fake_provider._dialect import frame, pieces_of
 from remit.testing.fake_provider._openai_rules import Refusal
 from remit.testing.fake_provider._reply import RecordedRequest, Reply

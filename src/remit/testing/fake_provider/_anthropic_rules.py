@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
+from remit.testing.fake_provider._claude_models import ClaudeModel, WrongError, check_model
 from remit.testing.fake_provider._openai_rules import Refusal
 from remit.testing.fake_provider._shapes import is_array, is_object
 from remit.testing.fake_provider._strict_forms import form_fault
@@ -24,7 +24,6 @@ _ARGUMENTS = frozenset(
         "tool_choice", "tools", "top_k", "top_p",
     }
 )  # fmt: skip
-_EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _FIELDS: dict[str, frozenset[str]] = {
     "text": frozenset({"type", "text", "cache_control", "citations"}),
     "image": frozenset({"type", "source", "cache_control"}),
@@ -38,28 +37,6 @@ _BLOCKS_OF_ROLE = {
     "assistant": frozenset({"text", "tool_use", "thinking", "redacted_thinking"}),
 }
 _MAX_BREAKPOINTS = 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaudeModel:
-    """What a model of the fake takes."""
-
-    thinking: Literal["no", "budget", "adaptive", "adaptive_only", "always"] = "adaptive"
-    """`adaptive_only`: takes no budget; `always`: can't be turned off either."""
-    thinks_by_default: bool = False
-    sampling: bool = True
-    efforts: tuple[str, ...] = ()
-    max_output_tokens: int = 64_000
-    window_tokens: int = 200_000
-    least_cached_tokens: int = 1_024
-    """A shorter prefix isn't cached."""
-    schemas: bool = True
-    """Whether its replies can be held to a schema."""
-
-
-@dataclass(frozen=True, slots=True)
-class _WrongError(Exception):
-    message: str
 
 
 def check_claude_body(
@@ -89,8 +66,8 @@ def check_claude_body(
         _check_breakpoints(body)
         _check_output_config(body)
         if models is not None:
-            _check_model(body, models[name], size_bytes)
-    except _WrongError as error:
+            check_model(body, models[name], size_bytes)
+    except WrongError as error:
         return _refused(error.message)
     return None
 
@@ -101,18 +78,18 @@ def _refused(message: str) -> Refusal:
 
 def _check_arguments(body: Mapping[str, Any]) -> None:
     for key in sorted(set(body) - _ARGUMENTS):
-        raise _WrongError(f"{key}: Extra inputs are not permitted")
+        raise WrongError(f"{key}: Extra inputs are not permitted")
     most = body.get("max_tokens")
     if most is None:
-        raise _WrongError("max_tokens: Field required")
+        raise WrongError("max_tokens: Field required")
     if not isinstance(most, int) or isinstance(most, bool) or most < 1:
-        raise _WrongError("max_tokens: Input should be greater than or equal to 1")
+        raise WrongError("max_tokens: Input should be greater than or equal to 1")
     _check_sampling(body)
     _check_metadata(body)
     stops: list[Any] = body.get("stop_sequences") or []
     for text in stops:
         if not isinstance(text, str) or not text.strip():
-            raise _WrongError("stop_sequences: each stop sequence must contain non-whitespace")
+            raise WrongError("stop_sequences: each stop sequence must contain non-whitespace")
     for block in _system_blocks(body):
         _check_text(block, "system")
 
@@ -121,21 +98,21 @@ def _check_sampling(body: Mapping[str, Any]) -> None:
     for key in ("temperature", "top_p"):
         value = body.get(key)
         if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
-            raise _WrongError(f"{key}: Input should be a valid number")
+            raise WrongError(f"{key}: Input should be a valid number")
         if value is not None and not 0 <= value <= 1:
-            raise _WrongError(f"{key}: range: 0..1")
+            raise WrongError(f"{key}: range: 0..1")
     if body.get("temperature") is not None and body.get("top_p") is not None:
-        raise _WrongError("`temperature` and `top_p` cannot both be specified for this model.")
+        raise WrongError("`temperature` and `top_p` cannot both be specified for this model.")
 
 
 def _check_metadata(body: Mapping[str, Any]) -> None:
     metadata = body.get("metadata", {})
     if not is_object(metadata) or set(metadata) - {"user_id"}:
-        raise _WrongError("metadata: Extra inputs are not permitted")
+        raise WrongError("metadata: Extra inputs are not permitted")
     if len(str(metadata.get("user_id") or "")) > 256:
-        raise _WrongError("metadata.user_id: String should have at most 256 characters")
+        raise WrongError("metadata.user_id: String should have at most 256 characters")
     if body.get("service_tier", "auto") not in ("auto", "standard_only"):
-        raise _WrongError("service_tier: Input should be 'auto' or 'standard_only'")
+        raise WrongError("service_tier: Input should be 'auto' or 'standard_only'")
 
 
 def _system_blocks(body: Mapping[str, Any]) -> list[Any]:
@@ -143,26 +120,26 @@ def _system_blocks(body: Mapping[str, Any]) -> list[Any]:
     if system is None or isinstance(system, str):
         return []
     if not is_array(system):
-        raise _WrongError("system: Input should be a valid list")
+        raise WrongError("system: Input should be a valid list")
     return system
 
 
 def _check_text(block: Any, where: str) -> None:
     text = block.get("text") if is_object(block) else None
     if not isinstance(text, str):
-        raise _WrongError(f"{where}.text: Input should be a valid string")
+        raise WrongError(f"{where}.text: Input should be a valid string")
     if not text:
-        raise _WrongError(f"{where}: text content blocks must be non-empty")
+        raise WrongError(f"{where}: text content blocks must be non-empty")
     if not text.strip():
-        raise _WrongError(f"{where}: text content blocks must contain non-whitespace text")
+        raise WrongError(f"{where}: text content blocks must contain non-whitespace text")
 
 
 def _check_messages(body: Mapping[str, Any], issued: Mapping[str, str]) -> None:
     messages = body.get("messages")
     if not is_array(messages) or not messages:
-        raise _WrongError("messages: at least one message is required")
+        raise WrongError("messages: at least one message is required")
     if not is_object(messages[0]) or messages[0].get("role") != "user":
-        raise _WrongError('messages: first message must use the "user" role')
+        raise WrongError('messages: first message must use the "user" role')
     seen: set[str] = set()
     turns: list[tuple[str, list[Any]]] = []
     for index, message in enumerate(messages):
@@ -180,25 +157,25 @@ def _check_messages(body: Mapping[str, Any], issued: Mapping[str, str]) -> None:
 
 def _blocks(message: Any, where: str) -> tuple[str, list[Any]]:
     if not is_object(message) or set(message) - {"role", "content"}:
-        raise _WrongError(f"{where}: Extra inputs are not permitted")
+        raise WrongError(f"{where}: Extra inputs are not permitted")
     role, content = message.get("role"), message.get("content")
     if role not in _BLOCKS_OF_ROLE:
-        raise _WrongError(f"{where}.role: Input should be 'user' or 'assistant'")
+        raise WrongError(f"{where}.role: Input should be 'user' or 'assistant'")
     if isinstance(content, str):
         content = [{"type": "text", "text": content}]
     if not is_array(content):
-        raise _WrongError(f"{where}.content: Input should be a valid list")
+        raise WrongError(f"{where}.content: Input should be a valid list")
     if not content:
-        raise _WrongError(f"{where}: all messages must have non-empty content")
+        raise WrongError(f"{where}: all messages must have non-empty content")
     return str(role), content
 
 
 def _check_block(block: Any, role: str, where: str, issued: Mapping[str, str], seen: set[str]) -> None:
     kind = block.get("type") if is_object(block) else None
     if kind not in _BLOCKS_OF_ROLE[role]:
-        raise _WrongError(f"{where}.type: {kind!r} isn't allowed in a message of the role {role}")
+        raise WrongError(f"{where}.type: {kind!r} isn't allowed in a message of the role {role}")
     for key in sorted(set(block) - _FIELDS[str(kind)]):
-        raise _WrongError(f"{where}.{kind}.{key}: Extra inputs are not permitted")
+        raise WrongError(f"{where}.{kind}.{key}: Extra inputs are not permitted")
     match kind:
         case "text":
             _check_text(block, where)
@@ -210,31 +187,31 @@ def _check_block(block: Any, role: str, where: str, issued: Mapping[str, str], s
             _check_result(block, where)
         case "thinking":
             if issued.get(str(block.get("signature"))) != block.get("thinking"):
-                raise _WrongError(f"{where}: Invalid `signature` in `thinking` block")
+                raise WrongError(f"{where}: Invalid `signature` in `thinking` block")
         case _:
             if str(block.get("data")) not in issued:
-                raise _WrongError(f"{where}: Invalid `data` in `redacted_thinking` block")
+                raise WrongError(f"{where}: Invalid `data` in `redacted_thinking` block")
 
 
 def _check_image(block: Mapping[str, Any], where: str) -> None:
     source = block.get("source")
     if not is_object(source) or source.get("type") not in ("base64", "url"):
-        raise _WrongError(f"{where}.image.source: Input should be a source of type base64 or url")
+        raise WrongError(f"{where}.image.source: Input should be a source of type base64 or url")
     if source["type"] == "url" and not str(source.get("url")).startswith("https://"):
-        raise _WrongError(f"{where}.image.source.url: only https addresses are taken")
+        raise WrongError(f"{where}.image.source.url: only https addresses are taken")
 
 
 def _check_call(block: Mapping[str, Any], where: str, seen: set[str]) -> None:
     call_id = block.get("id")
     if not isinstance(call_id, str) or not _ID.match(call_id):
-        raise _WrongError(f"{where}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'")
+        raise WrongError(f"{where}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'")
     if call_id in seen:
-        raise _WrongError(f"{where}: `tool_use` ids must be unique")
+        raise WrongError(f"{where}: `tool_use` ids must be unique")
     seen.add(call_id)
     if not _NAME.match(str(block.get("name"))):
-        raise _WrongError(f"{where}.tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")
+        raise WrongError(f"{where}.tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")
     if not is_object(block.get("input")):
-        raise _WrongError(f"{where}.tool_use.input: Input should be a valid dictionary")
+        raise WrongError(f"{where}.tool_use.input: Input should be a valid dictionary")
 
 
 def _check_result(block: Mapping[str, Any], where: str) -> None:
@@ -242,7 +219,7 @@ def _check_result(block: Mapping[str, Any], where: str) -> None:
     if content is None or isinstance(content, str):
         return
     if not is_array(content):
-        raise _WrongError(f"{where}.tool_result.content: Input should be a valid list")
+        raise WrongError(f"{where}.tool_result.content: Input should be a valid list")
     for number, item in enumerate(content):
         if is_object(item) and item.get("type") == "text":
             _check_text(item, f"{where}.content.{number}")
@@ -254,7 +231,7 @@ def _check_pairs(turns: list[tuple[str, list[Any]]]) -> None:
     for number, (role, blocks) in enumerate(turns):
         if role == "assistant":
             if blocks[-1]["type"] in ("thinking", "redacted_thinking") and number + 1 < len(turns):
-                raise _WrongError(
+                raise WrongError(
                     f"messages.{number}: The final block in an assistant message cannot be `thinking`."
                 )
             waiting = [block["id"] for block in blocks if block["type"] == "tool_use"]
@@ -263,16 +240,16 @@ def _check_pairs(turns: list[tuple[str, list[Any]]]) -> None:
         for call_id in results:
             if call_id not in waiting:
                 text = f"unexpected `tool_use_id` found in `tool_result` blocks: {call_id}"
-                raise _WrongError(f"messages.{number}.content: {text}")
+                raise WrongError(f"messages.{number}.content: {text}")
         missing = [call_id for call_id in waiting if call_id not in results]
         if missing or any(block["type"] != "tool_result" for block in blocks[: len(results)]):
             text = "`tool_use` ids were found without `tool_result` blocks immediately after"
-            raise _WrongError(f"messages.{number}: {text}: {', '.join(missing or waiting)}")
+            raise WrongError(f"messages.{number}: {text}: {', '.join(missing or waiting)}")
         if len(set(results)) != len(results):
-            raise _WrongError(f"messages.{number}: each tool_use must have a single result")
+            raise WrongError(f"messages.{number}: each tool_use must have a single result")
         waiting = []
     if waiting:
-        raise _WrongError(
+        raise WrongError(
             f"messages: `tool_use` ids were found without `tool_result` blocks: {', '.join(waiting)}"
         )
 
@@ -284,21 +261,21 @@ def _check_last(turns: list[tuple[str, list[Any]]]) -> None:
         and blocks[-1]["type"] == "text"
         and blocks[-1]["text"] != blocks[-1]["text"].rstrip()
     ):
-        raise _WrongError("messages: final assistant content cannot end with trailing whitespace")
+        raise WrongError("messages: final assistant content cannot end with trailing whitespace")
 
 
 def _check_tools(body: Mapping[str, Any]) -> None:
     tools = body.get("tools")
     if tools is None:
         if "tool_choice" in body:
-            raise _WrongError("tool_choice: may only be specified while providing tools")
+            raise WrongError("tool_choice: may only be specified while providing tools")
         if any(block["type"] in ("tool_use", "tool_result") for block in _all_blocks(body)):
-            raise _WrongError(
+            raise WrongError(
                 "Requests which have `tool_use` or `tool_result` blocks in messages must define tools."
             )
         return
     if not is_array(tools):
-        raise _WrongError("tools: Input should be a valid list")
+        raise WrongError("tools: Input should be a valid list")
     names: list[str] = []
     for index, tool in enumerate(tools):
         where = f"tools.{index}.custom"
@@ -309,22 +286,22 @@ def _check_tools(body: Mapping[str, Any]) -> None:
             "cache_control",
             "type",
         }:
-            raise _WrongError(f"{where}: Extra inputs are not permitted")
+            raise WrongError(f"{where}: Extra inputs are not permitted")
         name, schema = tool.get("name"), tool.get("input_schema")
         if not isinstance(name, str) or not _NAME.match(name):
-            raise _WrongError(f"{where}.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")
+            raise WrongError(f"{where}.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")
         if not is_object(schema) or schema.get("type") != "object":
-            raise _WrongError(f"{where}.input_schema.type: Input should be 'object'")
+            raise WrongError(f"{where}.input_schema.type: Input should be 'object'")
         names.append(name)
     if len(set(names)) != len(names):
-        raise _WrongError("tools: Tool names must be unique.")
+        raise WrongError("tools: Tool names must be unique.")
     choice = body.get("tool_choice")
     if choice is not None and (
         not is_object(choice) or choice.get("type") not in ("auto", "any", "tool", "none")
     ):
-        raise _WrongError("tool_choice: Input should be auto, any, tool or none")
+        raise WrongError("tool_choice: Input should be auto, any, tool or none")
     if is_object(choice) and choice["type"] == "none" and set(choice) != {"type"}:
-        raise _WrongError("tool_choice.none: Extra inputs are not permitted")
+        raise WrongError("tool_choice.none: Extra inputs are not permitted")
 
 
 def _all_blocks(body: Mapping[str, Any]) -> Iterable[Any]:
@@ -340,32 +317,10 @@ def _check_breakpoints(body: Mapping[str, Any]) -> None:
         text = (
             f"A maximum of {_MAX_BREAKPOINTS} blocks with cache_control may be provided. Found {len(marked)}."
         )
-        raise _WrongError(text)
+        raise WrongError(text)
     for mark in marked:
         if not is_object(mark) or mark.get("type") != "ephemeral":
-            raise _WrongError("cache_control.type: Input should be 'ephemeral'")
-
-
-def _check_model(body: Mapping[str, Any], model: ClaudeModel, size_bytes: int) -> None:
-    most = body["max_tokens"]
-    if most > model.max_output_tokens:
-        limit = f"max_tokens: {most} > {model.max_output_tokens}"
-        raise _WrongError(
-            f"{limit}, which is the maximum allowed number of output tokens for {body['model']}"
-        )
-    _check_model_config(body, model)
-    thinks = _check_thinking(body, model)
-    for key in ("temperature", "top_p"):
-        value = body.get(key)
-        if value is None:
-            continue
-        if not model.sampling:
-            raise _WrongError(f"{key}: this model doesn't support {key}")
-        if thinks and ((key == "temperature" and value != 1) or (key == "top_p" and value < 0.95)):
-            raise _WrongError(f"`{key}` may only be set to its default when thinking is enabled.")
-    tokens = size_bytes // 4
-    if tokens > model.window_tokens:
-        raise _WrongError(f"prompt is too long: {tokens} tokens > {model.window_tokens} maximum")
+            raise WrongError("cache_control.type: Input should be 'ephemeral'")
 
 
 def _check_output_config(body: Mapping[str, Any]) -> None:
@@ -373,60 +328,10 @@ def _check_output_config(body: Mapping[str, Any]) -> None:
     if config is None:
         return
     if not is_object(config) or set(config) - {"effort", "format"}:
-        raise _WrongError("output_config: Extra inputs are not permitted")
+        raise WrongError("output_config: Extra inputs are not permitted")
     form = config.get("format")
     fault = None if form is None else form_fault(form)
     if fault is not None:
-        raise _WrongError(f"output_config.format.{fault}")
+        raise WrongError(f"output_config.format.{fault}")
     if form is not None and body["messages"][-1]["role"] == "assistant":
-        raise _WrongError("output_config.format: cannot be combined with a prefilled assistant message")
-
-
-def _check_model_config(body: Mapping[str, Any], model: ClaudeModel) -> None:
-    config: Mapping[str, Any] = body.get("output_config") or {}
-    if config.get("format") is not None and not model.schemas:
-        raise _WrongError("output_config.format: this model does not support structured outputs")
-    effort = config.get("effort")
-    if effort is not None and (effort not in _EFFORTS or effort not in model.efforts):
-        raise _WrongError(f"output_config.effort: this model doesn't support the effort {effort!r}")
-
-
-def _check_thinking(body: Mapping[str, Any], model: ClaudeModel) -> bool:
-    """Whether the model thinks in this request."""
-    config = body.get("thinking")
-    if config is None:
-        return model.thinks_by_default
-    kind = config.get("type") if is_object(config) else None
-    if kind == "enabled":
-        _check_budget(body, config, model)
-        return True
-    if kind == "adaptive":
-        if model.thinking in ("no", "budget"):
-            raise _WrongError("adaptive thinking is not supported on this model")
-        return True
-    if kind not in ("disabled", "between_tools") or (kind == "between_tools" and model.thinking == "budget"):
-        raise _WrongError(f"thinking.type: Input should be adaptive, enabled or disabled, not {kind!r}")
-    if model.thinking == "always":
-        raise _WrongError("thinking.type: this model can't have its thinking disabled")
-    return False
-
-
-def _check_budget(body: Mapping[str, Any], config: Mapping[str, Any], model: ClaudeModel) -> None:
-    if model.thinking not in ("budget", "adaptive"):
-        raise _WrongError("thinking.type.enabled: use adaptive thinking on this model")
-    budget = config.get("budget_tokens")
-    if not isinstance(budget, int) or budget < 1_024:
-        raise _WrongError("thinking.enabled.budget_tokens: Input should be greater than or equal to 1024")
-    if budget >= body["max_tokens"]:
-        raise _WrongError("`max_tokens` must be greater than `thinking.budget_tokens`.")
-    assistants = [
-        m["content"] for m in body["messages"] if m["role"] == "assistant" and is_array(m["content"])
-    ]
-    if not assistants:
-        return
-    kinds = [block["type"] for block in assistants[-1]]
-    if "tool_use" in kinds and kinds[0] not in ("thinking", "redacted_thinking"):
-        raise _WrongError(
-            f"Expected `thinking` or `redacted_thinking`, but found `{kinds[0]}`. When `thinking` is "
-            "enabled, a final `assistant` message must start with a thinking block."
-        )
+        raise WrongError("output_config.format: cannot be combined with a prefilled assistant message")
