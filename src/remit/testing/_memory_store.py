@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from remit.contract import (
-    AttemptEnded,
-    AttemptStarted,
     AuditEntry,
     AuditFact,
-    RunEnded,
     RunQueued,
     RunRequest,
     RunStatus,
-    RunView,
 )
 from remit.errors import (
     AlreadyDecided,
@@ -35,10 +30,9 @@ from remit.events import (
     Event,
     NewEvent,
     TranscriptEntry,
-    number_event,
     payload_of,
 )
-from remit.primitives import Clock, clean_json, clean_text, dump_json, format_time, is_run_id
+from remit.primitives import Clock, clean_json, clean_text, format_time, is_run_id
 from remit.runs import (
     AttemptRow,
     CancelBy,
@@ -51,51 +45,10 @@ from remit.runs import (
     audit_of_log,
     check_trim,
     end_buried,
-    fold_event,
 )
+from remit.testing._memory_run import MemoryRun, number_clean
 
 _ONCE = ("run.settling", "delivery.intent")
-
-
-@dataclass(slots=True, kw_only=True)
-class _Run:
-    """All that is kept of a run. Its row is folded anew from its log whenever it is asked for."""
-
-    tenant: str
-    id: str
-    fingerprint: str
-    epoch: str
-    request: RunRequest
-    key_id: str | None = None
-    generation: int = 0
-    claimed: bool = False
-    log: list[Event] = field(default_factory=list[Event])
-    transcript: list[TranscriptEntry] = field(default_factory=list[TranscriptEntry])
-    artifacts: dict[str, Artifact] = field(default_factory=dict[str, Artifact])
-    history: list[HistoryEntry] = field(default_factory=list[HistoryEntry])
-    grown: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def view(self) -> RunView:
-        view: RunView | None = None
-        for event in self.log:
-            view = fold_event(view, event)
-        assert view is not None, "a run is admitted with its first event"
-        return view
-
-    def stored(self) -> StoredRun:
-        return StoredRun(
-            view=self.view(),
-            request=self.request,
-            fingerprint=self.fingerprint,
-            tenant=self.tenant,
-            epoch=self.epoch,
-            generation=self.generation,
-            last_seq=len(self.log),
-            key_id=self.key_id,
-        )
-
-    def has(self, type_: str) -> bool:
-        return any(event.type == type_ for event in self.log)
 
 
 class MemoryStore:
@@ -109,9 +62,9 @@ class MemoryStore:
     def __init__(self, *, clock: Clock, is_alive: Callable[[str], bool] = lambda _: True) -> None:
         self._clock = clock
         self._is_alive = is_alive
-        self._runs: dict[tuple[str, str], _Run] = {}
+        self._runs: dict[tuple[str, str], MemoryRun] = {}
         """In the order of admission."""
-        self._keys: dict[tuple[str, str], _Run] = {}
+        self._keys: dict[tuple[str, str], MemoryRun] = {}
         self._admitted = asyncio.Event()
         self._tombstones: dict[tuple[str, str], Tombstone] = {}
         self._audit: list[AuditEntry] = []
@@ -133,7 +86,7 @@ class MemoryStore:
             self._keys.setdefault((submission.tenant, key), there)
         return Submitted(run=there.stored(), created=created)
 
-    def _find_submitted(self, submission: Submission) -> _Run | None:
+    def _find_submitted(self, submission: Submission) -> MemoryRun | None:
         by_id = self._runs.get((submission.tenant, submission.run.id))
         key = submission.idempotency_key
         by_key = None if key is None else self._keys.get((submission.tenant, key))
@@ -141,7 +94,7 @@ class MemoryStore:
             raise IdempotencyConflict("the id was used for one request and the key for another")
         return by_key or by_id
 
-    def _admit(self, submission: Submission) -> _Run:
+    def _admit(self, submission: Submission) -> MemoryRun:
         if submission.run.status is not RunStatus.QUEUED:
             raise InternalError(f"a run is admitted queued, not {submission.run.status}")
         _, replaced = clean_json(submission.request.to_json())
@@ -153,7 +106,7 @@ class MemoryStore:
             key_id=submission.key_id,
             ask=submission.ask,
         )
-        run = _Run(
+        run = MemoryRun(
             tenant=submission.tenant,
             id=submission.run.id,
             fingerprint=submission.fingerprint,
@@ -161,11 +114,12 @@ class MemoryStore:
             request=submission.request,
             key_id=submission.key_id,
         )
-        event = self._number(
-            NewEvent(type="run.queued", payload=queued, work_id=submission.run.id),
-            run,
-            submission.run.session_id,
-            1,
+        event = number_clean(
+            NewEvent(type="run.queued", payload=queued, work_id=run.id),
+            seq=1,
+            run_id=run.id,
+            session_id=submission.run.session_id,
+            at=self._clock.now(),
         )
         run.log.append(event)
         tombstone = self._tombstones.get((run.tenant, run.id))
@@ -215,7 +169,7 @@ class MemoryStore:
                 return run.stored()
         return None
 
-    def _may_claim(self, run: _Run, epoch: str, *, named: bool) -> bool:
+    def _may_claim(self, run: MemoryRun, epoch: str, *, named: bool) -> bool:
         status = run.view().status
         if status.ended or not (named or status == "queued"):
             return False
@@ -254,7 +208,7 @@ class MemoryStore:
             raise MisuseError("the last fact of `finish` is the run's terminal, and no other one is")
         return self._store(run, events, (), artifacts)
 
-    def _owned(self, tenant: str, run_id: str, generation: int) -> _Run:
+    def _owned(self, tenant: str, run_id: str, generation: int) -> MemoryRun:
         run = self._runs.get((tenant, run_id))
         if run is None or not run.claimed or run.generation != generation:
             raise StaleGeneration("not the owner")
@@ -264,7 +218,7 @@ class MemoryStore:
 
     def _store(
         self,
-        run: _Run,
+        run: MemoryRun,
         events: Sequence[NewEvent],
         transcript: Sequence[TranscriptEntry],
         artifacts: Sequence[Artifact],
@@ -275,55 +229,19 @@ class MemoryStore:
         for type_ in _ONCE:
             if types.count(type_) + run.has(type_) > 1:
                 raise AlreadyDecided(f"{type_} stands in the log")
-        session_id = run.view().session_id
+        session_id, now = run.view().session_id, self._clock.now
         stored = tuple(
-            self._number(new, run, session_id, len(run.log) + place)
+            number_clean(new, seq=len(run.log) + place, run_id=run.id, session_id=session_id, at=now())
             for place, new in enumerate(events, start=1)
         )
-        messages = [_clean_message(entry) for entry in transcript]
-        self._check(run, stored, messages)
-        run.log.extend(stored)
+        run.grow(stored, transcript, artifacts)
         for event in stored:
             act = audit_of_event(run.id, payload_of(event), key_id=run.key_id)
             if act is not None:
                 self._record(act, run.tenant)
-        run.transcript.extend(messages)
-        for artifact in artifacts:
-            name, text = clean_text(artifact.name)[0], clean_text(artifact.text)[0]
-            run.artifacts[name] = Artifact(name=name, text=text, media_type=artifact.media_type)
         if "run.released" in types:
             run.claimed = False
-        run.grown.set()
-        run.grown = asyncio.Event()
         return stored
-
-    def _number(self, new: NewEvent, run: _Run, session_id: str, seq: int) -> Event:
-        event = number_event(new, seq=seq, run_id=run.id, session_id=session_id, at=self._clock.now())
-        try:
-            dump_json(event.data)
-        except (ValueError, RecursionError) as error:
-            raise InternalError(f"the data of {new.type!r} can't be written as JSON: {error}") from error
-        data, replaced = clean_json(event.data)
-        work_id, in_work = clean_json(event.work_id)
-        parent_work_id, in_parent = clean_json(event.parent_work_id)
-        if replaced + in_work + in_parent:
-            names = {"work_id": work_id, "parent_work_id": parent_work_id}
-            event = event.model_copy(update={"data": data, **names})
-        payload = payload_of(event)
-        if isinstance(payload, RunEnded):
-            ended = payload.run
-            if ended.id != run.id or event.type != f"run.{ended.status}" or ended.terminal is None:
-                raise InternalError("another run's terminal, or one of another kind")
-        return event
-
-    def _check(self, run: _Run, stored: Sequence[Event], messages: Sequence[TranscriptEntry]) -> None:
-        view: RunView | None = run.view()
-        for event in stored:
-            view = fold_event(view, event)
-        _ledger([*run.log, *stored])
-        taken = [(entry.stage_id, entry.position) for entry in [*run.transcript, *messages]]
-        if len(set(taken)) < len(taken) or any(position < 0 for _, position in taken):
-            raise InternalError("a position of the transcript that is taken")
 
     async def find_run(self, run_id: str, *, tenant: str = "local") -> StoredRun | None:
         """See `RunStore`."""
@@ -382,7 +300,7 @@ class MemoryStore:
     async def read_attempts(self, run_id: str, *, tenant: str = "local") -> tuple[AttemptRow, ...]:
         """See `RunStore`."""
         run = self._runs.get((tenant, run_id))
-        return () if run is None else _ledger(run.log)
+        return () if run is None else run.attempts()
 
     async def read_transcript(
         self, run_id: str, *, stage_id: str | None = None, tenant: str = "local"
@@ -468,39 +386,3 @@ class MemoryStore:
 
     async def aclose(self) -> None:
         """Nothing to close; here so that it can stand where another store stands."""
-
-
-def _clean_message(entry: TranscriptEntry) -> TranscriptEntry:
-    stage_id, body = clean_text(entry.stage_id)[0], clean_json(entry.body)[0]
-    return TranscriptEntry(stage_id=stage_id, position=entry.position, role=entry.role, body=body)
-
-
-def _ledger(log: Sequence[Event]) -> tuple[AttemptRow, ...]:
-    """The attempts of a log, in order of start.
-
-    Raises:
-        InternalError: One starts twice, or ends twice, or without having started.
-    """
-    rows: dict[str, AttemptRow] = {}
-    for event in log:
-        if not event.type.startswith("attempt."):
-            continue
-        payload = payload_of(event)
-        if isinstance(payload, AttemptStarted):
-            if payload.attempt_id in rows:
-                raise InternalError("an attempt started twice")
-            rows[payload.attempt_id] = AttemptRow(
-                run_id=event.run_id, started=payload, started_at=event.at, ended=None, ended_at=None
-            )
-        elif isinstance(payload, AttemptEnded):
-            row = rows.get(payload.attempt_id)
-            if row is None or row.ended is not None:
-                raise InternalError("an attempt ended that hadn't started, or had ended")
-            rows[payload.attempt_id] = AttemptRow(
-                run_id=row.run_id,
-                started=row.started,
-                started_at=row.started_at,
-                ended=payload,
-                ended_at=event.at,
-            )
-    return tuple(rows.values())
