@@ -193,7 +193,7 @@ async def _check(
         return (), ()
     results: list[CheckResult] = []
     broken: list[str] = []
-    async with node.preparer.scratch(prepared) as checkout:
+    async with node.preparer.scratches.opened(prepared) as checkout:
         await checkout.call("take_over", _told(merged, run))
 
         async def run_once(check: CheckDefinition) -> CheckRun:

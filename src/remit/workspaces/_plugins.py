@@ -77,7 +77,7 @@ class Plugins:
         key = Listings.key(facts_key(workspace), commands)
         listings = self._listings.find(key)
         if listings is None:
-            async with preparer.scratch(workspace) as checkout:
+            async with preparer.scratches.opened(workspace) as checkout:
                 listings = await Listings.ask(checkout, commands, clock=self._clock)
             self._listings.keep(key, listings)
         left_out = [text for listing in listings for text in listing.left_out]

@@ -9,10 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Generic, TypeVar
 
 from remit.contract import Isolation, PrepareRequest
 from remit.errors import NodeError
@@ -20,14 +18,13 @@ from remit.primitives import Clock, Ids
 from remit.workspaces._base import Listing
 from remit.workspaces._base_facts import BaseFacts, facts_key, find_facts, read_facts, write_facts
 from remit.workspaces._brief import Brief, BriefFacts, write_brief
-from remit.workspaces._checkout import Checkout
 from remit.workspaces._continuing import KeptCheckout, find_kept
 from remit.workspaces._in_place import in_place_notes, require_git_kept
 from remit.workspaces._keeper import Keeper
-from remit.workspaces._owner import note_owner
 from remit.workspaces._pinning import Bases, find_workspace_root
-from remit.workspaces._prepared import BaseReader, PreparedWorkspace, checkout_request
+from remit.workspaces._prepared import BaseReader, PreparedWorkspace
 from remit.workspaces._probe import choose_sandbox, require_network, sandbox_notes
+from remit.workspaces._scratches import Scratches
 from remit.workspaces._secrets import WorkspaceSecrets, read_secrets
 from remit.workspaces._settings import WorkspaceSettings
 from remit.workspaces._setup import (
@@ -38,14 +35,12 @@ from remit.workspaces._setup import (
     setup_key,
     with_setup_environment,
 )
+from remit.workspaces._sharing import Shared
 from remit.workspaces._shelf import NAMED_BY_REPOSITORY
 from remit.workspaces._toolchains import Toolchains, find_toolchains
-from remit.workspaces.keeper._storage import remove_unless_held, remove_what_can_be
 from remit.workspaces.keeper._tree import is_git_name
 
 __all__ = ["Preparer"]
-
-_Value = TypeVar("_Value")
 
 _TOOLCHAINS_S = 5.0
 """How long what was found of toolchains is believed: a burst of runs looks once, a person's next run anew."""
@@ -89,16 +84,23 @@ class Preparer:
         self._bases = bases
         self._keeper = keeper
         self._clock = clock
-        self._ids = ids
         self._environment = environment
         self._allow_unconfined = allow_unconfined
-        self._owner = owner
         self._programs = programs
         self._toolchains: dict[tuple[Path, str], tuple[float, Toolchains]] = {}
+        self.scratches = Scratches(
+            data,
+            keeper=keeper,
+            ids=ids,
+            environment=environment,
+            allow_unconfined=allow_unconfined,
+            owner=owner,
+        )
+        """Checkouts of a base that are no run's."""
         self._setup_inputs = SetupInputs()
-        self._setups: dict[str, _Shared[SetupDone]] = {}
-        self._facts: dict[str, _Shared[BaseFacts]] = {}
-        self._prepared: dict[tuple[object, ...], _Shared[PreparedWorkspace]] = {}
+        self._setups: dict[str, Shared[SetupDone]] = {}
+        self._facts: dict[str, Shared[BaseFacts]] = {}
+        self._prepared: dict[tuple[object, ...], Shared[PreparedWorkspace]] = {}
 
     async def prepare(self, settings: WorkspaceSettings, request: PrepareRequest) -> PreparedWorkspace:
         """Prepare a workspace. Runs that ask for the same at the same time share one look at the tree.
@@ -112,7 +114,7 @@ class Preparer:
         Cancellation: a scratch checkout is closed first.
         """
         key = (settings.ref, request.base, request.subdir, request.isolation, request.continues)
-        shared = self._prepared.setdefault(key, _Shared[PreparedWorkspace]())
+        shared = self._prepared.setdefault(key, Shared[PreparedWorkspace]())
         try:
             async with asyncio.timeout(request.timeout_ms / 1000):
                 return await shared.get(lambda: self._prepare(settings, request))
@@ -133,7 +135,7 @@ class Preparer:
             workspace, said = await self._with_known_setup(workspace)
             facts = BaseFacts(checks=(), problems=(), cached=False)
             if settings.checks != () or settings.commands:
-                async with self.scratch(workspace) as checkout:
+                async with self.scratches.opened(workspace) as checkout:
                     reader = BaseReader(self._bases, workspace.pin, workspace.listing)
                     facts = await find_facts(checkout, workspace, reader, timeout_ms=None)
         return replace(workspace, checks=facts.checks, notes=(*notes, *said, *facts.problems))
@@ -273,10 +275,10 @@ class Preparer:
             kept = await asyncio.to_thread(find_setup, self._data, key)
             if kept is not None:
                 return kept
-            checkout = await self.open_scratch(workspace, keep_home=True)
+            checkout = await self.scratches.open(workspace, keep_home=True)
             return await run_setup(checkout, workspace, data=self._data, key=key, timeout_ms=timeout_ms)
 
-        shared = self._setups.setdefault(key, _Shared[SetupDone]())
+        shared = self._setups.setdefault(key, Shared[SetupDone]())
         try:
             done = await shared.get(find)
         finally:
@@ -315,7 +317,7 @@ class Preparer:
                 write_facts(path, facts)
             return facts
 
-        shared = self._facts.setdefault(key, _Shared[BaseFacts]())
+        shared = self._facts.setdefault(key, Shared[BaseFacts]())
         try:
             return await shared.get(find)
         finally:
@@ -326,89 +328,9 @@ class Preparer:
         settings = workspace.settings
         if settings.checks == () and not settings.commands and isinstance(settings.network, bool):
             return BaseFacts(checks=(), problems=(), cached=False)
-        async with self.scratch(workspace) as checkout:
+        async with self.scratches.opened(workspace) as checkout:
             reader = BaseReader(self._bases, workspace.pin, workspace.listing)
             return await find_facts(checkout, workspace, reader, timeout_ms=timeout_ms)
-
-    def scratch(self, workspace: PreparedWorkspace) -> AbstractAsyncContextManager[Checkout]:
-        """A checkout of a base that is no run's, for the length of a block."""
-        return _Scratch(self, workspace)
-
-    async def open_scratch(self, workspace: PreparedWorkspace, *, keep_home: bool = False) -> Checkout:
-        """A checkout of a base that is no run's; with `keep_home` its home folder stays when it is kept."""
-        keeper = await self._keeper()
-        if workspace.isolation == "in_place":
-            workspace = replace(workspace, isolation="copy" if keeper.probe.overlay_problem else "overlay")
-        storage = self._data / "checkouts" / self._ids.new("scratch")
-        try:
-            return await self._open_scratch(keeper, workspace, storage, keep_home=keep_home)
-        except BaseException:
-            with suppress(OSError):
-                await asyncio.to_thread(remove_unless_held, storage)
-            raise
-
-    async def _open_scratch(
-        self, keeper: Keeper, workspace: PreparedWorkspace, storage: Path, *, keep_home: bool
-    ) -> Checkout:
-        await asyncio.to_thread(note_owner, storage, self._owner)
-        request = checkout_request(
-            workspace,
-            checkout_id=storage.name,
-            generation=1,
-            data=self._data,
-            environment=self._environment,
-            allow_unconfined=self._allow_unconfined,
-        )
-        return await keeper.open(replace(request, keep_home=keep_home))
-
-
-class _Shared(Generic[_Value]):
-    """Does something once for all who ask while it is being done.
-
-    Nobody gets what was begun before they asked. Where who does it gives up, the next one does it.
-    """
-
-    def __init__(self) -> None:
-        self._lock = asyncio.Lock()
-        self._begun = 0
-        self._made: tuple[int, _Value] | None = None
-        self.wanted = 0
-
-    async def get(self, make: Callable[[], Awaitable[_Value]]) -> _Value:
-        """The value, made after this call."""
-        asked = self._begun
-        self.wanted += 1
-        try:
-            async with self._lock:
-                if self._made is not None and self._made[0] > asked:
-                    return self._made[1]
-                self._begun += 1
-                number = self._begun
-                value = await make()
-                self._made = (number, value)
-                return value
-        finally:
-            self.wanted -= 1
-            if not self.wanted:
-                self._made = None  # the next one looks for itself
-
-
-class _Scratch(AbstractAsyncContextManager[Checkout]):
-    """A scratch checkout for the length of a block."""
-
-    def __init__(self, preparer: Preparer, workspace: PreparedWorkspace) -> None:
-        self._preparer = preparer
-        self._workspace = workspace
-        self._checkout: Checkout | None = None
-
-    async def __aenter__(self) -> Checkout:
-        self._checkout = await self._preparer.open_scratch(self._workspace)
-        return self._checkout
-
-    async def __aexit__(self, *details: object) -> None:
-        if self._checkout is not None:
-            await self._checkout.close(keep=False)
-            await asyncio.to_thread(remove_what_can_be, self._checkout.storage)
 
 
 def _join(outer: str, inner: str) -> str:
