@@ -6,13 +6,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from remit.contract import CancelRequested, Limits, PlanReady, RunEnded, RunView
+from remit.contract import CancelRequested, Limits, PlanReady, RunEnded, RunView, WorkFinished, WorkRegistered
 from remit.errors import InternalError
 from remit.events import (
     EPHEMERAL_TYPES,
     PAYLOADS,
     TERMINAL_TYPES,
     NewEvent,
+    closing_among,
     decode_event,
     encode_event,
     number_event,
@@ -115,3 +116,18 @@ def test_events_of_the_future_are_refused() -> None:
     line = numbered(NewEvent(type="plan.ready", payload=PlanReady(stage_id="plan", sha256="0")))
     with pytest.raises(InternalError):
         decode_event(line, version=99)
+
+
+def test_what_ends_something_has_its_beginning_with_it() -> None:
+    """R60: work that was begun and ended together is kept whole; what goes on, and what is new, isn't."""
+
+    def work(what: str, label: str) -> NewEvent:
+        made = WorkRegistered(kind="tool", label=label)
+        ended = WorkFinished(kind="tool", label=label, how="closed")
+        payload = made if what == "registered" else ended
+        return NewEvent(type=f"work.{what}", payload=payload, work_id=label)
+
+    plan = NewEvent(type="plan.ready", payload=PlanReady(stage_id="plan", sha256="0" * 64))
+    events = [work("registered", "a"), plan, work("registered", "b"), work("finished", "a")]
+    assert closing_among(events) == [events[0], events[3]]
+    assert closing_among([plan]) == []

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from remit.contract import RunStatus
-from remit.errors import NodeError, StorageFull
+from remit.errors import NodeError, StorageBusy, StorageFull
 from remit.events import Event, NewEvent, closing_among
 from remit.primitives import SystemClock
 from remit.testing._fake_node import FakeNode
+from remit.testing._fakes_stages import PoolReply
 from remit.testing._memory_store import MemoryStore
 from remit.testing._run_world import RunWorld, good_replies, run_world
 
@@ -29,6 +30,8 @@ class SteppingStore(MemoryStore):
         self.full_from: str | None = None
         """The type of the first event that the disk doesn't take."""
         self._full = False
+        self.errors: list[Exception] = []
+        """Raised by the next steps, in order."""
 
     async def append(
         self,
@@ -41,6 +44,8 @@ class SteppingStore(MemoryStore):
         tenant: str = "local",
     ) -> tuple[Event, ...]:
         """Store a step, if there is room for it."""
+        if self.errors:
+            raise self.errors.pop(0)
         types = [event.type for event in events]
         self._full |= self.full_from in types
         ends = len(closing_among(events)) == len(events)
@@ -216,3 +221,70 @@ async def test_a_last_void_pass_is_on_record_first() -> None:
     assert view.terminal is not None
     assert (view.terminal.class_, view.terminal.code) == ("invalid_output", "review")
     assert store.step_of("run.settling") == ["run.settling"]
+
+
+async def test_a_rejection_is_on_record_before_its_decision() -> None:
+    """R60: a review that ends the run doesn't wait for its decision, which a full disk must take."""
+    store, reject = SteppingStore(), '{"decision": "reject", "output": "", "summary": "No."}'
+    async with run_world(*good_replies()[:3], PoolReply(text=reject), store=store) as world:
+        view = await world.drive()
+    assert view.terminal is not None
+    assert view.terminal.code == "rejected"
+    assert store.step_of("run.settling") == ["run.settling"]
+
+
+async def test_nobody_waits_with_anything_held() -> None:
+    """R57: before checks are run, and before a caller is asked, all that came before is on record."""
+    store, seen = SteppingStore(), list[bool]()
+    node = FakeNode({"a.txt": "old\n"}, checks={"test": lambda tree: 0})
+    async with run_world(*good_replies(), store=store, node=node) as world:
+        supervisor = await world.admit(acknowledge="required")
+        control, check = next(iter(world.controls.values())), world.link.checks
+
+        async def checks(request: Any) -> Any:
+            seen.append(not supervisor._journal._held.waiting)
+            return await check(request)
+
+        world.link.checks = checks
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(world.supervise(supervisor))
+            while control.acknowledged is None:
+                await asyncio.sleep(0)
+            seen.append(not supervisor._journal._held.waiting)
+            assert control.acknowledge(True)
+        assert running.result().status is RunStatus.COMPLETED
+    assert seen == [True, True]
+
+
+async def test_a_caller_is_asked_once_all_is_on_record() -> None:
+    """S12: also where no checks stand between the review and the question."""
+    async with run_world(*good_replies(), store=SteppingStore()) as world:
+        supervisor = await world.admit(acknowledge="required")
+        control = next(iter(world.controls.values()))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(world.supervise(supervisor))
+            while control.acknowledged is None:
+                await asyncio.sleep(0)
+            assert not supervisor._journal._held.waiting
+            assert control.acknowledge(True)
+
+
+async def test_what_could_not_be_stored_in_time_is_stored_later() -> None:
+    """R59: a store that is busy when something is due doesn't end the run, and loses nothing of it."""
+    node, store = FakeNode({"a.txt": "old\n"}), SteppingStore()
+    gate = node.gates["snapshot"] = asyncio.Event()
+    async with run_world(*good_replies(), store=store, node=node) as world:
+        supervisor = await world.admit()
+        run_id = next(iter(world.controls))
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(world.supervise(supervisor))
+            async with asyncio.timeout(30):
+                while "snapshot" not in node.kinds():
+                    await asyncio.sleep(0)
+                store.errors = [StorageBusy("busy")]
+                while store.errors:
+                    await asyncio.sleep(0.01)
+            gate.set()
+        assert running.result().status is RunStatus.COMPLETED
+        types = [event.type for event in await world.events(run_id)]
+    assert types.count("stage.completed") == 3

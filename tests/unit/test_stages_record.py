@@ -7,11 +7,13 @@ import json
 
 import pytest
 
-from remit.contract import AttemptEnded, ToolCompleted, ToolResponse
+from remit.contract import AttemptEnded, StageCompleted, ToolCompleted, ToolResponse
 from remit.errors import NodeError, ProviderError, StaleGeneration, StorageFull
-from remit.models import message_from_json
+from remit.events import NewEvent
+from remit.models import UserMessage, message_from_json
 from remit.stages import StageFailure, ToolUse
-from remit.testing._fakes_stages import FakePool, PoolReply, Step, tool_response
+from remit.stages._log import StageLog
+from remit.testing._fakes_stages import FakeJournal, FakePool, PoolReply, Step, tool_response
 from remit.usage import Price
 from stage_kit import ANSWERS, Bench, answer, calls, submit
 
@@ -350,3 +352,16 @@ async def test_a_stage_that_fails_keeps_its_partial_and_commands() -> None:
             await bench.run()
         assert bench.partial.text == "I run make."
         assert [(c.command, c.exit_code) for c in bench.partial.commands] == [("make", 2)]
+
+
+async def test_what_is_handed_over_is_the_run_s() -> None:
+    """R57: at a stage's end all that waits goes on record with what the run does next, once."""
+    journal = FakeJournal()
+    log = StageLog(journal, stage_id="work-1")
+    log.say(UserMessage(text="x"))
+    completed = StageCompleted(stage_id="work-1", answer={})
+    log.hand_over(NewEvent(type="stage.completed", payload=completed, work_id="work-1"))
+    assert not log.waiting
+    await log.flush()
+    (step,) = journal.steps
+    assert ([event.type for event in step.events], len(step.transcript)) == (["stage.completed"], 1)
