@@ -32,6 +32,7 @@ from remit.contract import (
     WorkspaceRequest,
 )
 from remit.errors import (
+    ConfigError,
     InvalidRequest,
     NotFound,
     PreconditionFailed,
@@ -51,8 +52,9 @@ class Models:
         pools = {"default": ("openai:gpt-5.2",), "mixed": ("openai:gpt-5.2", "mine:unpriced")}
         return pools.get(pool)
 
-    def is_known(self, model: str) -> bool:
-        return model.partition(":")[0] in {"openai", "mine"}
+    def refusal(self, model: str) -> RequestError | None:
+        known = model.partition(":")[0] in {"openai", "mine"}
+        return None if known else ConfigError(f"`{model}` isn't configured", param="model")
 
     def takes_images(self, model: str, *, pool: str | None) -> bool:
         return not model.startswith("blind")

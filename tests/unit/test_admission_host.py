@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from remit.admission import Admission, AdmissionSettings, Admitted, Binding, Deferred, Rejected
-from remit.errors import Draining, QueueFull
+from remit.errors import Draining, InvalidRequest, QueueFull, RequestError
 from remit.primitives import SystemIds
 from remit.requests import parse_request
 from work_kit import StillClock
@@ -17,14 +17,14 @@ class Models:
     def models_of(self, pool: str) -> tuple[str, ...] | None:
         return ("openai:gpt-5.2",) if pool == "default" else None
 
-    def is_known(self, model: str) -> bool:
-        return model.startswith("openai:")
+    def refusal(self, model: str) -> RequestError | None:
+        return None if model.startswith("openai:") else InvalidRequest("not here", param="model")
 
     def takes_images(self, model: str, *, pool: str | None) -> bool:
         return True
 
     def is_priced(self, model: str) -> bool:
-        return self.is_known(model)
+        return self.refusal(model) is None
 
 
 BINDINGS = {"reviewed": Binding(name="reviewed", workspace="app")}

@@ -139,15 +139,9 @@ def models_of(stage: StageBinding, catalog: Catalog) -> tuple[str, ...]:
     """Every model that may serve a stage.
 
     Raises:
-        InvalidRequest: There is no such pool, or no such provider.
+        InvalidRequest: There is no such pool.
     """
     if stage.model is not None:
-        if not catalog.is_known(stage.model):
-            raise InvalidRequest(
-                f"no provider is configured for model `{stage.model}`: write NAME:MODEL, where NAME is a"
-                " provider kind (such as openai or anthropic) or a [providers.NAME] of the configuration",
-                param="model",
-            )
         return (stage.model,)
     models = catalog.models_of(stage.pool or DEFAULT_POOL)
     if models is None:
@@ -157,7 +151,10 @@ def models_of(stage: StageBinding, catalog: Catalog) -> tuple[str, ...]:
 
 def _check_models(binding: Binding, catalog: Catalog) -> None:
     for kind in STAGES_OF[binding.profile]:
-        models_of(binding.stage(kind), catalog)
+        for model in models_of(binding.stage(kind), catalog):
+            refused = catalog.refusal(model)
+            if refused is not None:
+                raise refused
 
 
 def _check_images(binding: Binding, request: RunRequest, catalog: Catalog) -> None:

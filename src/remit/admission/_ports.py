@@ -7,6 +7,7 @@ from typing import Protocol
 
 from remit.admission._permits import Share
 from remit.contract import LimitRequest, RunView, WorkspaceRequest
+from remit.errors import RequestError
 
 
 class Catalog(Protocol):
@@ -16,8 +17,11 @@ class Catalog(Protocol):
         """`NAME:MODEL` of each member of a pool; None: no such pool."""
         ...
 
-    def is_known(self, model: str) -> bool:
-        """Whether `NAME:MODEL` names a configured provider."""
+    def refusal(self, model: str) -> RequestError | None:
+        """Why `NAME:MODEL` can't be asked at all; None: it can be.
+
+        Its provider isn't configured, has no key or login, or doesn't serve such a model.
+        """
         ...
 
     def takes_images(self, model: str, *, pool: str | None) -> bool:

@@ -287,7 +287,7 @@ def _models(place: Place) -> Iterator[Finding]:
         pool = ready.config.pools.get("default")
         for member in pool.members if pool is not None else ():
             config = ready.config
-            config.get_provider(member.provider_name)
+            config.check_model(member.model)
             yield Finding("good", f"model {member.model}: {_why(ready, place)}")
     except RemitError as error:
         yield Finding("bad", error.message, fix="export OPENAI_API_KEY=... (or name a model with --model)")

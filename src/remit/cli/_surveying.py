@@ -17,7 +17,7 @@ from remit.cli._place import find_place
 from remit.cli._screen import Results, console_on, glyphs_of
 from remit.cli._words import one_line, say
 from remit.config import Config, with_default_model
-from remit.errors import RemitError
+from remit.errors import ConfigError, RemitError
 from remit.models import (
     DEFAULT_WINDOW_TOKENS,
     LOCAL_WINDOW_TOKENS,
@@ -114,8 +114,8 @@ _UNTOLD: Final = frozenset({"openai-compatible", "openrouter", "ollama"})
 def survey(*, as_json: bool, config_file: Path | None, workspace: str | None) -> int:
     """Show the models; 1 when a member of a pool can't be reached."""
     config = find_place(wanted=workspace, config_file=config_file).config
-    if "default" not in config.pools and not config.pools:
-        config = with_default_model(config)
+    if not config.pools:
+        config = _with_default(config)
     rows = asyncio.run(_ask(list(_rows(config))))
     rows = [replace(row, price=_price(row, config)) for row in rows]
     if as_json:
@@ -128,6 +128,16 @@ def survey(*, as_json: bool, config_file: Path | None, workspace: str | None) ->
             say(note)
         _show(rows)
     return 1 if any(row.pools and row.reachable is False for row in rows) else 0
+
+
+def _with_default(config: Config) -> Config:
+    """With the model that a run would take; providers of which there is no pool are shown alone."""
+    try:
+        return with_default_model(config)
+    except ConfigError:
+        if not config.providers:
+            raise
+        return config
 
 
 def _rows(config: Config) -> Iterator[Row]:
@@ -149,6 +159,8 @@ def _resolved(config: Config, provider: str, member: PoolMember | None, pools: t
     table = config.find_provider(provider)
     row = Row(provider=provider, kind=table.kind if table else None, member=member, pools=pools)
     try:
+        if member is not None:
+            config.check_model(member.model)
         return replace(row, settings=config.get_provider(provider))
     except RemitError as error:
         return replace(row, why=error.message)

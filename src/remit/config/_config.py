@@ -18,8 +18,8 @@ from remit.config._providers import (
 )
 from remit.config._schema import HostTable, ProviderTable
 from remit.contract import LimitRequest
-from remit.errors import ConfigError
-from remit.models import PoolMember, PoolSettings, ProviderSettings
+from remit.errors import ConfigError, InvalidRequest
+from remit.models import PoolMember, PoolSettings, ProviderSettings, describe_table, why_not_served
 from remit.primitives import Secret
 from remit.usage import PriceSetting
 from remit.workspaces import KeepLimits, McpServer, WorkspaceSettings
@@ -84,6 +84,34 @@ class Config:
             raise ConfigError(f"no provider `{name}` is configured (there are: {known})", param="model")
         return resolve_provider(name, table, self.environment)
 
+    def check_model(self, model: str) -> None:
+        """Whether `NAME:MODEL` can be asked, as far as that can be told before it is.
+
+        Raises:
+            InvalidRequest: It isn't `NAME:MODEL`; or its provider isn't configured, or serves no such model.
+            ConfigError: Its provider has no key or login, or settings that can't work.
+        """
+        name, colon, rest = model.partition(":")
+        if not colon or not name or not rest:
+            raise InvalidRequest(not_a_model(model), param="model")
+        table = self.find_provider(name)
+        if table is None:
+            raise InvalidRequest(self._no_provider(name, model), param="model")
+        why = why_not_served(table.kind, rest)
+        if why is not None:
+            raise InvalidRequest(f"provider `{name}`: {why}", param="model")
+        self.get_provider(name)
+
+    def _no_provider(self, name: str, model: str) -> str:
+        table = describe_table(name)
+        if table is not None:
+            return f"no provider `{name}` is configured for model `{model}`: write {table} into a remit.toml"
+        known = ", ".join(sorted({*self.providers, *IMPLICIT_PROVIDERS}))
+        return (
+            f"no provider `{name}` is configured for model `{model}`: write NAME:MODEL, where NAME is one of "
+            f"{known}, or a [providers.NAME] of a remit.toml"
+        )
+
     def find_webhook_secret(self) -> Secret | None:
         """What webhooks are signed with, as written; None: none is named, and none are sent.
 
@@ -147,6 +175,11 @@ class Config:
         return replace(self, bindings=own)
 
 
+def not_a_model(word: str) -> str:
+    """What to say of a word that can't be a model's name."""
+    return f"`{word}` isn't a model: write NAME:MODEL, such as openai:gpt-5.2"
+
+
 def pool_of_model(model: str) -> PoolSettings:
     """A pool with one member.
 
@@ -155,7 +188,7 @@ def pool_of_model(model: str) -> PoolSettings:
     """
     name, colon, rest = model.partition(":")
     if not colon or not name or not rest or any(character.isspace() for character in model):
-        raise ConfigError(f"`{model}` isn't a model: write NAME:MODEL, such as openai:gpt-5.2", param="model")
+        raise ConfigError(not_a_model(model), param="model")
     return PoolSettings(name=model, members=(PoolMember(model=model),))
 
 

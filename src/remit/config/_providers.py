@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from remit.config._aws import AWS_KEY_VARIABLE, find_aws_credentials, find_aws_region, no_credentials
+from remit.config._google import why_no_google_login
 from remit.config._schema import HostTable, ProviderTable
 from remit.contract import say_fault
 from remit.errors import ConfigError
@@ -88,7 +89,7 @@ def resolve_provider(name: str, table: ProviderTable, environment: Mapping[str, 
     if table.kind == "bedrock":
         values |= _for_aws(name, table, values, environment)
     try:
-        return ProviderSettings.model_validate(values)
+        settings = ProviderSettings.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
@@ -96,6 +97,11 @@ def resolve_provider(name: str, table: ProviderTable, environment: Mapping[str, 
             f"providers.{name}{'.' + where if where else ''}: {say_fault(first, mapping='a table')}",
             param=f"providers.{name}",
         ) from None
+    if settings.kind == "vertex" and settings.api_key is None:
+        why = why_no_google_login(environment)
+        if why is not None:
+            raise ConfigError(f"provider `{name}` has no login for Google: {why}", param=f"providers.{name}")
+    return settings
 
 
 def _for_aws(

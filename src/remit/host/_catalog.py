@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from remit.config import Config
+from remit.errors import RequestError
 from remit.models import takes_images
 from remit.primitives import Clock
 from remit.usage import PriceBook
@@ -15,16 +16,23 @@ class ModelCatalog:
         self._config = config
         self._prices = prices
         self._clock = clock
+        self._usable: set[str] = set()
+        """Models whose provider was found whole, once: its pool keeps those settings, too."""
 
     def models_of(self, pool: str) -> tuple[str, ...] | None:
         """`NAME:MODEL` of each member of a pool; None: no such pool."""
         settings = self._config.pools.get(pool)
         return tuple(member.model for member in settings.members) if settings is not None else None
 
-    def is_known(self, model: str) -> bool:
-        """Whether `NAME:MODEL` names a configured provider."""
-        name, colon, rest = model.partition(":")
-        return bool(colon and rest) and self._config.find_provider(name) is not None
+    def refusal(self, model: str) -> RequestError | None:
+        """Why `NAME:MODEL` can't be asked at all; None: it can be."""
+        if model not in self._usable:
+            try:
+                self._config.check_model(model)
+            except RequestError as error:
+                return error
+            self._usable.add(model)
+        return None
 
     def takes_images(self, model: str, *, pool: str | None) -> bool:
         """Whether a model may be shown pictures, as a member of this pool."""

@@ -39,6 +39,7 @@ from remit.models._port import (
     ModelReply,
     ModelRequest,
 )
+from remit.models._serving import describe_table, why_not_served
 from remit.models._settings import (
     PROVIDER_KINDS,
     AwsCredentials,
@@ -83,6 +84,7 @@ __all__ = [
     "build_pool",
     "check_known_kind",
     "check_options",
+    "describe_table",
     "estimate_input_tokens",
     "estimate_text_tokens",
     "find_window",
@@ -95,4 +97,5 @@ __all__ = [
     "message_role",
     "message_to_json",
     "takes_images",
+    "why_not_served",
 ]

@@ -16,7 +16,7 @@ from typing import Any
 from remit.admission import Admission, AdmissionSettings, Binding, effective_binding
 from remit.contract import RunRequest
 from remit.engine import EmbeddedEngine
-from remit.errors import ProviderError
+from remit.errors import InvalidRequest, ProviderError, RequestError
 from remit.models import ModelRequest, ToolResultsMessage
 from remit.nodes import AskingLink
 from remit.primitives import SystemClock, SystemIds
@@ -53,8 +53,9 @@ class _AnyModel:
     def models_of(self, pool: str) -> tuple[str, ...] | None:
         return ("fake:model",)
 
-    def is_known(self, model: str) -> bool:
-        return model == "fake:model"
+    def refusal(self, model: str) -> RequestError | None:
+        """Any other."""
+        return None if model == "fake:model" else InvalidRequest("there is one model", param="model")
 
     def takes_images(self, model: str, *, pool: str | None) -> bool:
         """All do."""

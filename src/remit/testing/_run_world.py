@@ -10,6 +10,7 @@ from typing import Any
 
 from remit.admission import Admitted, Binding, Permits, SessionFacts, decide
 from remit.contract import RunRequest, RunView
+from remit.errors import RequestError
 from remit.events import Event
 from remit.models import ModelPool
 from remit.nodes import AskingLink
@@ -56,8 +57,8 @@ class _OneModel:
     def models_of(self, pool: str) -> tuple[str, ...] | None:
         return ("fake:model",)
 
-    def is_known(self, model: str) -> bool:
-        return True
+    def refusal(self, model: str) -> RequestError | None:
+        """None."""
 
     def takes_images(self, model: str, *, pool: str | None) -> bool:
         """All do."""
