@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import os
 import signal
+import threading
 from collections.abc import AsyncGenerator
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ from remit.contract import (
     SnapshotRequest,
     ToolResponse,
 )
-from remit.workspaces import KeeperLost, Limits, WorkspaceRefused
+from remit.workspaces import KeeperLost, Limits, WorkspaceRefused, _asleep, _keeper
 from remit.workspaces._checkout import Checkout
 from remit.workspaces._shelf import Toolchains
 from remit.workspaces.keeper._storage import Storage
@@ -242,6 +244,63 @@ async def test_what_changed_meanwhile_is_told_of_the_next(tmp_path: Path) -> Non
             assert await checkout.close() == ()
 
 
+async def test_a_place_that_nobody_waits_for_is_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R57: an opening that is cut off while its place is taken leaves neither the folder nor a lock."""
+    folder, taking, go = tmp_path / "checkouts/late", threading.Event(), threading.Event()
+    take, places = _asleep._take, list[FileIO]()
+
+    def take_slowly(wanted: Path) -> FileIO:
+        taking.set()
+        go.wait(30)
+        places.append(take(wanted))
+        return places[0]
+
+    async def never() -> Any:
+        raise AssertionError
+
+    monkeypatch.setattr(_asleep, "_take", take_slowly)
+    lying = asyncio.get_running_loop().create_task(_asleep.Asleep.lie_down(folder, never))
+    await asyncio.to_thread(taking.wait, 30)
+    lying.cancel()
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await lying
+    assert not folder.exists()
+    assert places[0].closed
+
+
+async def test_what_cannot_be_woken_is_not_kept(node: Node, tmp_path: Path) -> None:
+    """R57: where nothing can be made of it any more, nothing is said to be kept."""
+    keeper = await node.service.get_keeper()
+    os.kill(keeper.pid, signal.SIGKILL)
+    await until(lambda: not keeper.alive)
+    answer = await node.cleanup("run_2", keep=True)
+    assert (answer.kept, answer.abandoned) == (False, ())
+    assert not (tmp_path / "data/checkouts/run_2").exists()
+
+
+async def test_one_that_wakes_up_while_it_is_closed_is_closed(tmp_path: Path) -> None:
+    """R2: whoever closes it waits for its keeper, and leaves none."""
+    async with place(tmp_path, isolation="overlay") as here:
+        await (await here.open("first")).close()
+        begin, opening = here.keeper._begin, asyncio.Event()
+
+        async def begin_slowly(*args: Any) -> Any:
+            opening.set()
+            await asyncio.sleep(0.02)
+            return await begin(*args)
+
+        here.keeper._begin = begin_slowly  # type: ignore[method-assign] - a stand-in
+        late = await here.keeper.open(here.request("late"), may_sleep=True)
+        look = asyncio.get_running_loop().create_task(late.wake())
+        await opening.wait()
+        assert await late.close() == ()
+        assert (await look).is_closed
+        assert not late.storage.exists()
+
+
 async def test_what_cannot_be_opened_any_more_is_not_said_to_be_open(tmp_path: Path) -> None:
     """R44: once one couldn't be opened, the next one like it is opened at once, or refused at once."""
     async with place(tmp_path, isolation="overlay") as here:
@@ -296,6 +355,16 @@ async def test_only_what_is_just_alike_sleeps(tmp_path: Path, name: str) -> None
             assert await checkout.close() == ()
 
 
+async def test_a_git_folder_counts_and_its_place_does_not(tmp_path: Path) -> None:
+    """Each has a git folder at a place of its own; whether it has one decides how it opens."""
+    async with place(tmp_path) as here:
+        one, other = (
+            _keeper._kind_of(here.request(name, git_dir=tmp_path / name)) for name in ("one", "other")
+        )
+        assert one == other
+        assert one != _keeper._kind_of(here.request("one"))
+
+
 async def test_one_that_opens_otherwise_is_refused(tmp_path: Path) -> None:
     """What was told of it stays true: it isn't opened in another way than was said."""
     async with place(tmp_path, isolation="overlay") as here:
@@ -306,4 +375,6 @@ async def test_one_that_opens_otherwise_is_refused(tmp_path: Path) -> None:
         with pytest.raises(KeeperLost, match="opens otherwise") as refused:
             await run(late, "true")
         assert refused.value.reason == "unavailable"
+        assert late._asleep is not None
+        assert not late._asleep._place.closed, "its keeper has gone, and the place is held again"
         assert await late.close() == ()

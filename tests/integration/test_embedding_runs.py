@@ -17,6 +17,7 @@ from remit.errors import (
     NotFound,
     PreconditionFailed,
     QueueFull,
+    QuotaExceeded,
     RunIndeterminate,
     SessionBusy,
 )
@@ -318,3 +319,25 @@ async def test_a_run_of_another_host(tmp_path: Path) -> None:
             await asyncio.sleep(0.05)
             outcome = await run.cancel()
         assert waiting.result() == outcome.run
+
+
+async def test_a_run_is_taken_up_as_it_is_admitted(host: Host) -> None:
+    """R57: the host that admits a run has it from its first fact on; nobody takes it up a second time."""
+    run = await host.start(request(COMPLETES))
+    await run.wait()
+    stored = await host._open_parts.store.find_run(run.id)
+    assert stored is not None
+    assert stored.generation == 1
+
+
+async def test_a_repetition_is_answered_while_money_is_held(host: Host) -> None:
+    """R63: a key whose money is held by requests in flight starts nothing, and finds what it started."""
+
+    async def held(caller: object) -> None:
+        raise QuotaExceeded("held for requests in flight", retry_after_ms=1)
+
+    first = await (await host.start(request(COMPLETES), idempotency_key="k-1")).wait()
+    object.__setattr__(host._open_parts.starter, "check_money", held)
+    assert (await host.start(request(COMPLETES), idempotency_key="k-1")).id == first.id
+    with pytest.raises(QuotaExceeded):
+        await host.start(request(COMPLETES), idempotency_key="k-2")

@@ -241,17 +241,40 @@ async def test_effort_and_form_go_out_together() -> None:
     assert set(got.json["output_config"]) == {"effort", "format"}
 
 
-async def test_only_a_refusal_is_taken_for_one() -> None:
-    """R31, R56: an error of another status that names the schema takes it from nobody."""
-    need_sdk("anthropic")
-    body = {"type": "error", "error": {"type": "not_found_error", "message": "no output_config.format here"}}
-    with FakeProvider([Reply(status=404, body=body), SAID], dialect=AnthropicDialect()) as fake:
-        async with pool_for(fake, kind="anthropic", model="claude-sonnet-4-6", member=JSON) as pool:
+@pytest.mark.parametrize("case", REFUSALS)
+@pytest.mark.parametrize(("status", "said"), [(404, "no output_config.format here"), (400, "something else")])
+async def test_only_a_refusal_is_taken_for_one(case: str, status: int, said: str) -> None:
+    """R31, R56: an error of another status, or about something else, takes the schema from nobody."""
+    kind, model, dialect, _ = REFUSALS[case]
+    need_sdk(kind)
+    body = {"type": "error", "message": said, "error": {"type": "invalid_request_error", "message": said}}
+    ledger = MemoryLedger()
+    with FakeProvider([Reply(status=status, body=body), SAID], dialect=dialect()) as fake:
+        async with pool_for(fake, kind=kind, model=model, member=JSON) as pool:
             with pytest.raises(ProviderError):
-                await ask(pool)
-            await ask(pool)
-        held = ["output_config" in got.json for got in fake.requests]
+                await ask(pool, ledger=ledger)
+            await ask(pool, ledger=ledger)
+        held = [bool({"output_config", "outputConfig"} & set(got.json)) for got in fake.requests]
     assert held == [True, True]
+    assert ledger.statuses == ["refused", "completed"]
+
+
+async def test_what_one_learns_excuses_no_other_error() -> None:
+    """R56: an error that no adaptation answers is final, whatever was learned beside it."""
+    need_sdk("anthropic")
+    kind, model, dialect, body = REFUSALS["anthropic"]
+    gone = {"type": "error", "error": {"type": "not_found_error", "message": "no such model"}}
+    replies = [Reply(status=400, body=body, delay_ms=300), Reply(status=404, body=gone, delay_ms=600), SAID]
+    ledgers = [MemoryLedger(), MemoryLedger()]
+    with FakeProvider(replies, dialect=dialect()) as fake:
+        async with pool_for(fake, kind=kind, model=model, member=JSON) as pool:
+            await pool.prepare()
+            asked = [asyncio.ensure_future(ask(pool, ledger=ledger)) for ledger in ledgers]  # noqa: TID251 - awaited below
+            done = await asyncio.wait(asked)
+    assert not done[1]
+    failed = [isinstance(one.exception(), ProviderError) for one in asked]
+    assert sorted(failed) == [False, True]
+    assert sorted(ledger.statuses for ledger in ledgers) == [["refused"], ["refused", "completed"]]
 
 
 @pytest.mark.parametrize("held", [True, False])

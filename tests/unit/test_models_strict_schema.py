@@ -60,6 +60,7 @@ def test_every_tool_of_ours_has_a_strict_form() -> None:
         (closed(a={"const": 1}), closed(a={"const": 1})),
         ({"type": "object", "properties": {"a": TEXT}}, {**closed(a=TEXT), "required": []}),
         ({"type": "object", "properties": {}}, closed()),
+        ({"type": "object", "additionalProperties": False}, closed()),
         ({**closed(a=TEXT), "required": ["a", "b", ["a"], {}]}, closed(a=TEXT)),
         (closed(a={**TEXT, "title": 7, "description": "what"}), closed(a={**TEXT, "description": "what"})),
         (closed(a={**TEXT, "format": {}}), closed(a=TEXT)),
@@ -100,6 +101,15 @@ def test_what_is_left_of_a_schema(schema: dict[str, Any], strict: dict[str, Any]
 def test_what_has_no_strict_form(schema: dict[str, Any]) -> None:
     """R31: what is open, or too much, isn't bent into something else: the prompt holds it."""
     assert strict_schema(schema) is None
+
+
+def test_the_most_that_is_taken() -> None:
+    """R31: as many optional fields and alternatives as the API takes, and no fewer."""
+    fields = {f"p{number}": TEXT for number in range(24)}
+    optional = {"type": "object", "properties": fields}
+    assert strict_schema(optional) == {**closed(**fields), "required": []}
+    unions = closed(**{f"p{number:02}": {"anyOf": [TEXT, {"type": "null"}]} for number in range(16)})
+    assert strict_schema(unions) == unions
 
 
 ANY_SCHEMA: st.SearchStrategy[Any] = st.recursive(
