@@ -27,6 +27,7 @@ from remit.api.dialects._starting import (
     binding_of,
     client_metadata,
     door_facts,
+    former_binding,
     start_run,
 )
 from remit.api.dialects._stream import Teller
@@ -57,6 +58,7 @@ __all__ = [
     "fault_of",
     "fault_of_run",
     "flag_of",
+    "former_binding",
     "list_at",
     "list_of",
     "object_at",

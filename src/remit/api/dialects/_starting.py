@@ -69,6 +69,26 @@ def binding_of(call: DoorCall, model: str) -> Binding:
     return binding
 
 
+def former_binding(run: RunView) -> Binding:
+    """What stands in for a run's binding that isn't configured any more: the run can still be told."""
+    return Binding(name=run.binding, profile=run.profile, client_tools="ignore")
+
+
+async def _find_binding(call: DoorCall, model: str) -> Binding:
+    """The binding that is meant; one that is gone, where this very call may have started a run of it."""
+    try:
+        return binding_of(call, model)
+    except NotFound:
+        key, stored = read_idempotency_key(call.headers), None
+        if key is not None:
+            stored = await call.host.store.find_by_key(key, tenant=call.tenant)
+        elif call.is_retry:
+            stored = await call.foreground.find_joinable(call.ask, tenant=call.tenant)
+        if stored is None or stored.view.binding != model or not call.identity.sees_binding(model):
+            raise
+        return former_binding(stored.view)
+
+
 async def start_run(call: DoorCall, wish: Wish) -> Attended:
     """Start the run that a client wishes for, or join the one that the same call had started.
 
@@ -76,7 +96,7 @@ async def start_run(call: DoorCall, wish: Wish) -> Attended:
         RequestError: The wish must be changed; nothing was stored.
         AdmissionError: Not now; nothing was stored.
     """
-    binding = binding_of(call, wish.model)
+    binding = await _find_binding(call, wish.model)
     if wish.brings_tools and binding.client_tools == "refuse":
         raise InvalidRequest(
             f"`tools`: runs of `{wish.model}` take none of a client's tools; leave them out, or set "

@@ -13,6 +13,7 @@ from remit.api.dialects import (
     answer_stream,
     answer_whole,
     door_facts,
+    former_binding,
     start_run,
 )
 from remit.api.openai._responses_events import ResponsesTeller
@@ -89,9 +90,7 @@ async def _read(call: DoorCall) -> DoorAnswer:
     if call.query.get("stream", "false").lower() not in ("true", "1"):
         return call.answer(response_object(run), run_id=run.id)
     call.doors.streams.check_room()
-    binding = call.host.bindings.get(run.binding)
-    if binding is None:
-        raise NotFound(f"the binding `{run.binding}` isn't configured any more", param="response_id")
+    binding = call.host.bindings.get(run.binding) or former_binding(run)
     teller = ResponsesTeller(run, numbered_alike=True, after=_after(call))
     attended = Attended(run=run, binding=binding, joined=False)
     return answer_stream(call, attended, teller, live=False, foreground=False)
