@@ -45,7 +45,7 @@ from remit.workspaces._service_opening import open_run
 from remit.workspaces._service_parts import NodeParts
 from remit.workspaces._service_preparing import prepare_run
 from remit.workspaces._service_running import RunningCall, find_running
-from remit.workspaces._service_runs import Interrupted, stop_all
+from remit.workspaces._service_runs import Interrupted, stop_all, to_the_end
 from remit.workspaces._settings import WorkspaceSettings
 from remit.workspaces._sweeping import sweep_node
 from remit.workspaces._taking import take_in_thread
@@ -121,8 +121,8 @@ class NodeService:
                 on_keeper=on_keeper,
             )
             service = cls(parts, keep=keep or KeepLimits())
-            service.recovered = await asyncio.to_thread(service.deliveries.recover)
-            await asyncio.to_thread(recover_branches, data)
+            service.recovered = await to_the_end(service.deliveries.recover)
+            await to_the_end(partial(recover_branches, data))
             await service.sweep()
             opened.pop_all()
         return service
