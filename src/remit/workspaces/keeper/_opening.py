@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
-import stat
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,7 +11,20 @@ from pathlib import Path
 
 from remit.workspaces.keeper import _mounts
 from remit.workspaces.keeper._copy import CopyBounds, TreeTooLarge, copy_tree, merge_tree
-from remit.workspaces.keeper._git_folder import copy_private_git
+from remit.workspaces.keeper._inner_mounts import (
+    carry,
+    copy_home,
+    find_owed_git,
+    is_folder,
+    is_foreign,
+    make_git,
+    mount_home,
+    protect,
+    setup_part,
+    show_caches,
+    show_inner_mounts,
+    take_facts,
+)
 from remit.workspaces.keeper._ownership import show_as_own
 from remit.workspaces.keeper._plan import CheckoutPlan
 from remit.workspaces.keeper._storage import Storage, remove_tree
@@ -95,15 +106,15 @@ def _open_locked(plan: CheckoutPlan, storage: Storage, lock_fd: int, check: Call
     except OSError as error:
         return _open_without_namespace(plan, storage, lock_fd, error, check)
     notes: list[str] = []
-    _mount_home(plan, storage, privileged=privileged)
+    mount_home(plan, storage, privileged=privileged)
     isolation = _make_tree(plan, storage, notes, check, privileged=privileged)
-    owed = _find_owed_git(plan, storage)
+    owed = find_owed_git(plan, storage)
     if isolation != "in_place":
-        _carry(plan, storage, notes, privileged=privileged, overlaid=isolation == "overlay")
-        _show_inner_mounts(plan, storage, notes)
+        carry(plan, storage, notes, privileged=privileged, overlaid=isolation == "overlay")
+        show_inner_mounts(plan, storage, notes)
     for relative in plan.read_only:
-        _protect(storage.merged, relative)
-    _show_caches(plan, storage, notes, privileged=privileged)
+        protect(storage.merged, relative)
+    show_caches(plan, storage, notes, privileged=privileged)
     _mounts.mount_scratch(storage.scratch, size_bytes=plan.limits.scratch_bytes)
     return Opened(
         storage=storage,
@@ -179,7 +190,7 @@ def _make_tree(
 
 
 def _bind_place(root: Path, merged: Path, notes: list[str]) -> None:
-    if _is_foreign(root):
+    if is_foreign(root):
         try:
             show_as_own(root, merged)  # what is made through it belongs to the tree's owner
         except OSError as error:
@@ -197,19 +208,19 @@ def _overlay_tree(plan: CheckoutPlan, storage: Storage, *, privileged: bool) -> 
         raise OSError(errno.ELOOP, "the data folder lies inside the workspace")
     storage.upper.mkdir(mode=0o700, exist_ok=True)
     storage.work.mkdir(mode=0o700, exist_ok=True)
-    if _is_foreign(lower):
+    if is_foreign(lower):
         storage.lower.mkdir(mode=0o700, exist_ok=True)
         show_as_own(lower, storage.lower)
         lower = storage.lower
-    _take_facts(lower, storage.upper)  # the merged root has the owner and mode of the upper one
-    if plan.git_dir is not None and not _is_folder(lower / ".git"):
+    take_facts(lower, storage.upper)  # the merged root has the owner and mode of the upper one
+    if plan.git_dir is not None and not is_folder(lower / ".git"):
         (storage.upper / ".git").mkdir(exist_ok=True)  # a linked worktree's file, or nothing
     overlay = _mounts.Overlay(
         lower=lower,
         upper=storage.upper,
         work=storage.work,
         target=storage.merged,
-        above=_setup_part(plan, "upper"),
+        above=setup_part(plan, "upper"),
     )
     _mounts.mount_overlay(overlay, privileged=privileged)
     if os.statvfs(storage.merged).f_flag & os.ST_RDONLY:
@@ -238,7 +249,7 @@ def _copied_tree(plan: CheckoutPlan, storage: Storage, notes: list[str], check: 
         if isinstance(error, OSError) and error.errno in _FULL:
             raise OpenRefused("storage_full", "the disk under the data folder is full") from error
         raise
-    delta = _setup_part(plan, "delta")
+    delta = setup_part(plan, "delta")
     if delta is not None and delta.is_dir():
         merge_tree(delta, making)
     os.rename(making, storage.tree)
@@ -247,180 +258,6 @@ def _copied_tree(plan: CheckoutPlan, storage: Storage, notes: list[str], check: 
         notes.append(
             f"not copied (pipes, sockets, devices, unreadable): {len(report.skipped)}, such as {shown}"
         )
-
-
-def _is_foreign(folder: Path) -> bool:
-    """Whether root works on another user's tree."""
-    return os.geteuid() == 0 and folder.stat().st_uid != 0
-
-
-def _is_folder(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()  # nothing may be mounted where a link leads
-
-
-def _take_facts(source: Path, target: Path) -> None:
-    info = source.stat()
-    os.chmod(target, stat.S_IMODE(info.st_mode) & 0o777)
-
-
-# ---- what is mounted into the tree
-
-
-def _find_owed_git(plan: CheckoutPlan, storage: Storage) -> Callable[[], None] | None:
-    """What still has to be done before `.git` is the checkout's own; None: nothing.
-
-    A git folder is a dozen new files, and many a checkout is never looked into: it is made when one is.
-    """
-    if plan.git_dir is None or plan.isolation == "in_place":
-        return None
-    if plan.git_template is not None and not os.path.isdir(plan.git_dir):
-        return lambda: _mount_git(plan, storage)
-    _mount_git(plan, storage)
-    return None
-
-
-def _make_git(plan: CheckoutPlan) -> str | None:
-    """The checkout's own git folder, made where it isn't there yet; None: it has none."""
-    if plan.git_dir is not None and plan.git_template is not None and not os.path.isdir(plan.git_dir):
-        copy_private_git(Path(plan.git_template), Path(plan.git_dir))
-    return plan.git_dir
-
-
-def _mount_git(plan: CheckoutPlan, storage: Storage) -> None:
-    git_dir = _make_git(plan)
-    if git_dir is None:
-        return
-    target = storage.merged / ".git"
-    if not _is_folder(target):
-        target.unlink(missing_ok=True)
-        target.mkdir()
-    _mounts.bind(Path(git_dir), target)
-
-
-def _carry(
-    plan: CheckoutPlan, storage: Storage, notes: list[str], *, privileged: bool, overlaid: bool
-) -> None:
-    """Shows folders of the root that the base lacks (ignored ones: `.venv`, `node_modules`)."""
-    if os.path.samefile(plan.lower, plan.root):
-        return  # they are in the tree already
-    for relative in plan.carry:
-        source = _inside(Path(plan.root), relative)
-        target = _inside(storage.merged, relative)
-        if source is None or target is None or not source.is_dir() or not _is_free(target):
-            continue
-        target.mkdir(parents=True, exist_ok=True)
-        if overlaid:
-            name = hashlib.sha256(os.fsencode(relative)).hexdigest()[:16]  # the same when it is opened again
-            with suppress(OSError):
-                _carry_over(
-                    source,
-                    target,
-                    storage.carried / name,
-                    above=_setup_part(plan, f"carried/{name}/upper"),
-                    privileged=privileged,
-                )
-                continue
-        _mounts.bind(source, target, read_only=True)
-        notes.append(f"{relative} is shown read-only")
-
-
-def _setup_part(plan: CheckoutPlan, name: str) -> Path | None:
-    """A part of what setup commands have made."""
-    return Path(plan.setup) / name if plan.setup is not None else None
-
-
-def _mount_home(plan: CheckoutPlan, storage: Storage, *, privileged: bool) -> None:
-    """Starts the commands' home folder with what setup commands have put there; each run changes its own."""
-    made = _setup_part(plan, "home")
-    if made is None or not made.is_dir():
-        return
-    try:
-        _carry_over(made, storage.home, storage.carried / "home", privileged=privileged)
-    except OSError:
-        _copy_home(made, storage)
-
-
-def _copy_home(made: Path, storage: Storage) -> None:
-    if not any(storage.home.iterdir()):
-        storage.home.rmdir()
-        copy_tree(made, storage.home, bounds=CopyBounds())
-
-
-def _is_free(target: Path) -> bool:
-    """Whether nothing lies there but, in a checkout that is opened again, the folder to mount on."""
-    return not os.path.lexists(target) or (_is_folder(target) and not any(target.iterdir()))
-
-
-def _carry_over(
-    source: Path, target: Path, folder: Path, *, above: Path | None = None, privileged: bool
-) -> None:
-    upper, work, lower = folder / "upper", folder / "work", folder / "lower"
-    for part in (upper, work, lower):
-        part.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if _is_foreign(source):
-        show_as_own(source, lower)
-        source = lower
-    _take_facts(source, upper)
-    overlay = _mounts.Overlay(lower=source, upper=upper, work=work, target=target, above=above)
-    _mounts.mount_overlay(overlay, privileged=privileged)
-
-
-def _show_caches(plan: CheckoutPlan, storage: Storage, notes: list[str], *, privileged: bool) -> None:
-    """Shows downloads in the commands' home folder: what they add is the checkout's own."""
-    for source, relative in plan.caches:
-        target = storage.home / relative
-        target.mkdir(mode=0o700, parents=True, exist_ok=True)
-        name = "home-" + hashlib.sha256(os.fsencode(relative)).hexdigest()[:16]
-        try:
-            _carry_over(
-                Path(source),
-                target,
-                storage.carried / name,
-                above=_setup_part(plan, f"carried/{name}/upper"),
-                privileged=privileged,
-            )
-        except OSError as error:
-            _mounts.bind(Path(source), target, read_only=True)
-            notes.append(f"~/{relative} is shown read-only: {error.strerror or error}")
-
-
-def _show_inner_mounts(plan: CheckoutPlan, storage: Storage, notes: list[str]) -> None:
-    """What is mounted inside the root isn't part of the file system that an overlay or a copy is made of."""
-    root = Path(plan.root)
-    for point in _mounts.mounts_below(root):
-        relative = point.relative_to(root)
-        target = _inside(storage.merged, str(relative))
-        hidden = any(
-            point.is_relative_to(folder) or Path(folder).is_relative_to(point) for folder in plan.hidden
-        )
-        if (
-            hidden
-            or relative.parts[0] == ".git"
-            or not point.is_dir()
-            or target is None
-            or not target.is_dir()
-        ):
-            continue
-        try:
-            _mounts.bind(point, target, read_only=True)
-        except OSError as error:
-            notes.append(f"{relative} is a mount of its own and isn't shown: {error.strerror}")
-        else:
-            notes.append(f"{relative} is a mount of its own and is shown read-only")
-
-
-def _protect(merged: Path, relative: str) -> None:
-    target = _inside(merged, relative)
-    if target is not None and target.exists():
-        _mounts.bind(target, target)
-        _mounts.make_read_only(target)
-
-
-def _inside(folder: Path, relative: str) -> Path | None:
-    """The path below `folder` that `relative` names; None when a link or `..` leads it elsewhere."""
-    path = folder / relative
-    real = Path(os.path.realpath(path))
-    return path if real == Path(os.path.realpath(folder)) / relative and real != folder else None
 
 
 # ---- without namespaces
@@ -438,12 +275,12 @@ def _open_without_namespace(
         if not plan.may_copy and plan.isolation == "overlay":
             raise OpenRefused("unavailable", f"no overlay can be mounted: {error.strerror}") from error
         _copied_tree(plan, storage, notes, check)
-        made = _setup_part(plan, "home")
+        made = setup_part(plan, "home")
         if made is not None and made.is_dir():
-            _copy_home(made, storage)
+            copy_home(made, storage)
         root, isolation = str(storage.tree), "copy"
         notes.append(f"the checkout is at {root}, not at the workspace's own path")
-        git_dir = _make_git(plan)
+        git_dir = make_git(plan)
         if git_dir is not None:
             git = storage.tree / ".git"
             if not git.exists():
