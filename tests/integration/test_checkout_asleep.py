@@ -22,6 +22,8 @@ from remit.contract import (
     CleanedUp,
     CleanupRequest,
     NodeFailure,
+    Opened,
+    OpenRequest,
     Snapshot,
     SnapshotRequest,
     ToolResponse,
@@ -322,6 +324,48 @@ async def test_the_first_at_once_are_forgotten_together(tmp_path: Path) -> None:
         assert len(here.keeper._opened) == 1
         for first in firsts:
             assert await first.result().close() == ()
+
+
+async def begin(node: Node, run_id: str, **start: Any) -> Checkout:
+    """Prepare and open a run that goes on from another one."""
+    prepared = await node.prepare(run_id, **start)
+    asked = OpenRequest(run_id=run_id, workspace_ref="app", base=prepared.base, **start)
+    await node.ask(asked, Opened)
+    return checkout_of(node, run_id)
+
+
+async def test_what_holds_something_from_the_start_does_not_sleep(node: Node) -> None:
+    """R58: a continued run and a child are seen with all that they start from, before anybody looks in."""
+    await node.tool("write_file", "run_1", relative_path="a.txt", content="one\n")
+    child = await begin(node, "run_3", parent="run_1")
+    await node.cleanup("run_1", keep=True)
+    continued = await begin(node, "run_4", continues="run_1")
+    assert (child.is_awake, continued.is_awake) == (True, True)
+    assert "+one" in (await node.snapshot("run_4")).patch
+    assert "one" in (await node.tool("read_file", "run_3", relative_path="a.txt")).content
+
+
+async def test_a_child_of_one_that_sleeps_starts_from_the_base(node: Node) -> None:
+    """R58: what nobody has looked into is the base, for a child, too."""
+    child = await begin(node, "run_3", parent="run_2")
+    assert child.is_awake
+    assert checkout_of(node).is_awake, "what is copied is open, as any parent's checkout is"
+    assert (await node.snapshot("run_3")).patch == ""
+    assert "app.py" in (await node.tool("list_files", "run_3")).content
+
+
+async def test_one_that_was_opened_before_a_crash_does_not_sleep(tmp_path: Path, root: Path) -> None:
+    """R57: what it held then is seen at once, also where others like it were opened since."""
+    async with node_of(tmp_path, root, isolation="overlay") as node:
+        await node.open("run_1")
+        await node.tool("write_file", "run_1", relative_path="a.txt", content="one\n")
+        keeper = await node.service.get_keeper()
+        os.kill(keeper.pid, signal.SIGKILL)
+        async with node_of(tmp_path, root, isolation="overlay") as later:
+            await later.open("run_2")
+            await later.open("run_1")
+            assert checkout_of(later, "run_1").is_awake
+            assert "+one" in (await later.snapshot("run_1")).patch
 
 
 async def test_a_copy_is_made_at_once(tmp_path: Path, root: Path) -> None:
