@@ -31,6 +31,8 @@ INSIDE = [
     "255.255.255.255", "::", "::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "fe80::1", "fe80::1%eth0",
     "fc00::1",
     "ff02::1", "64:ff9b::7f00:1", "64:ff9b:1::1", "2002:7f00:1::", "2001:0:1::1", "::127.0.0.1",
+    "fec0::1", "5f00::1", "4000::1", "3fff::1", "192.88.99.1", "2001:4860::5efe:7f00:1",
+    "2001:4860::200:5efe:a01:203",
 ]  # fmt: skip
 
 
@@ -70,6 +72,13 @@ def test_the_operator_may_list_networks() -> None:
         "https://example.org/a b",
         "https://example.org/a\r\nX: y",
         "https://example.org:99999/",
+        "https://example.org:0/",
+        "https://[::1%25lo]/",
+        "https://[2606:4700::1111]x/",
+        "https://%31%30.0.0.1/",
+        "https://a,b/",
+        "https://a;b/",
+        "https://-/",
         "https://",
         "https://exämple.org/",
     ],

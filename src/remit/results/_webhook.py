@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,7 +26,13 @@ RETRY_AFTER_S: Final = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86
 _PREFIX: Final = "whsec_"
 _FEWEST_BYTES: Final = 24
 _MOST_BYTES: Final = 64
-_LOCAL_NAT64: Final = IPv6Network("64:ff9b:1::/48")
+_UNICAST: Final = IPv6Network("2000::/3")
+_DOCUMENTATION: Final = IPv6Network("3fff::/20")
+_RELAY: Final = IPv4Network("192.88.99.0/24")
+_ISATAP: Final = 0x5EFE
+_ISATAP_GLOBAL: Final = 0x0200_5EFE
+_NAME: Final = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
+_PORT: Final = re.compile(r"(?::\d{1,5})?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,11 +80,25 @@ def read_target(url: str) -> WebhookTarget:
         raise InvalidRequest("`webhook` must be an https address, in ASCII", param="webhook")
     if " " in url or "\\" in url or parts.fragment or "@" in parts.netloc:
         raise InvalidRequest("`webhook` takes no name, password, fragment or blank", param="webhook")
+    if port == 0 or not _is_authority(parts.netloc):
+        raise InvalidRequest("`webhook` has a host or a port that nothing can have", param="webhook")
     is_tls = parts.scheme == "https"
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return WebhookTarget(
         host=host, port=port or (443 if is_tls else 80), path=path, is_tls=is_tls, authority=parts.netloc
     )
+
+
+def _is_authority(text: str) -> bool:
+    """Whether this is a name or an address, and perhaps a port; what else a parser lets pass goes nowhere."""
+    if text.startswith("["):
+        address, closed, port = text[1:].partition("]")
+        try:
+            return bool(closed and IPv6Address(address).scope_id is None and _PORT.fullmatch(port))
+        except ValueError:
+            return False
+    name, colon, port = text.partition(":")
+    return bool(_NAME.fullmatch(name) and _PORT.fullmatch(colon + port))
 
 
 def check_target(target: WebhookTarget, networks: Sequence[Network]) -> None:
@@ -118,9 +139,13 @@ def _is_public(found: IPv4Address | IPv6Address) -> bool:
     if not found.is_global or found.is_multicast or found.is_reserved or found.is_unspecified:
         return False
     if isinstance(found, IPv4Address):
-        return True
+        return found not in _RELAY
+    # Given out for the public: not site-local of old, nor what this Python doesn't know the use of.
+    if found not in _UNICAST or found in _DOCUMENTATION:
+        return False
     # An IPv4 address inside, whichever: what takes it out is somebody else's.
-    return found.sixtofour is None and found.teredo is None and found not in _LOCAL_NAT64
+    is_tunnel = int(found) >> 32 & 0xFFFF_FFFF in (_ISATAP, _ISATAP_GLOBAL)
+    return found.sixtofour is None and found.teredo is None and not is_tunnel
 
 
 def webhook_id(name: str) -> str:
