@@ -387,7 +387,21 @@ def test_output_that_cant_be_kept_is_a_failure(line: CommandLine, command: str) 
             check=False,
             timeout=60,
         )
-    assert (done.returncode, done.stderr) == (1, "remit: the disk is full; make room and try again\n")
+    said = "remit: standard output: the disk is full; make room and try again\n"
+    assert (done.returncode, done.stderr) == (1, said)
+
+
+def test_too_little_of_an_id_is_no_run(line: CommandLine) -> None:
+    """What every id begins with names none; enough of one does."""
+    line.run("run", "fix it")
+    run_id = json.loads(line.run("show", "--json").stdout)["id"]
+    little = line.run("show", "run_")
+    assert (little.returncode, little.stderr) == (
+        2,
+        "remit: `run_` is too little of an id; `remit ps` lists the runs that there are\n",
+    )
+    assert line.run("show", run_id[:16]).returncode == 0
+    assert "no run `run_none`" in line.run("show", "run_none").stderr
 
 
 def test_a_result_that_cant_be_written_is_kept(line: CommandLine) -> None:

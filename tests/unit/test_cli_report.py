@@ -11,6 +11,7 @@ from rich.console import Console
 from remit.cli._formats import call_words, failure_words, lineage_words, trouble_words
 from remit.cli._report import report
 from remit.cli._screen import Glyphs
+from remit.cli._summary import summary_markdown
 from remit.contract import AttemptEnded, RunView, StageFailed, ToolCompleted
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC).isoformat()
@@ -191,3 +192,36 @@ def test_next_steps_can_be_typed(
     monkeypatch.setattr("sys.argv", [typed])
     monkeypatch.setattr("remit.cli._words.which", lambda _: "/bin/remit" if is_on_path else None)
     assert f"  {name} show run_x" in _said(_ended(None))
+
+
+CHECKS = [
+    {"id": "pytest", "base_exit": 1, "exit": 0, "ms": 148, "gate": "pass", "flaky": False},
+    {"id": "ruff", "base_exit": 0, "exit": 2, "ms": 20, "gate": "worse", "flaky": True},
+]
+
+
+@pytest.mark.parametrize("width", [30, 40, 60, 80, 120])
+def test_checks_are_read_whole_at_every_width(width: int) -> None:
+    """A table where there is room, else lines; no word of a check's end is cut off."""
+    said = _said(_ended(None, checks=CHECKS), width=width)
+    for words in ("pytest", "exit 1", "exit 0", "passes now", "148 ms", "worse than before", "exit 2"):
+        assert words in said
+    assert "…" not in said
+    assert ("before   after" in said) is (width >= 60)
+
+
+def test_what_a_command_said_keeps_its_lines() -> None:
+    """Of a failed setup: the command, its last lines as they stood, and no trick of a terminal."""
+    detail = "setup failed at `make`\n\n" + "".join(f"  line {n}\n" for n in range(40)) + "\x1b[2Jexit code 3"
+    view = _ended("frozen", terminal={"kind": "failed", "class": "internal", "code": "invariant"})
+    console = Console(width=100)
+    with console.capture() as captured:
+        console.print(report(view, patch="", glyphs=Glyphs(), width=100, detail=detail))
+    lines = captured.get().splitlines()
+    start = next(at for at, line in enumerate(lines) if "setup failed" in line)
+    assert lines[start + 1].strip() == "… 23 lines …"
+    assert lines[start + 2] == "    line 23"
+    assert lines[start + 19] == "  exit code 3"
+    page = summary_markdown(view, patch="", detail=detail)
+    assert "```text\nsetup failed at `make`\n" in page
+    assert "\n  line 39\nexit code 3\n```" in page

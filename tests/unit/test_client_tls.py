@@ -40,6 +40,15 @@ def test_each_cause_has_its_sentence(cause: str) -> None:
     assert str(final_error(httpx2.ConnectError(cause), URL)) == SAID[cause]
 
 
+@pytest.mark.parametrize("error", [httpx2.ReadError(""), httpx2.RemoteProtocolError("Server disconnected")])
+def test_a_connection_that_is_broken_off(error: httpx2.TransportError) -> None:
+    """Asked without TLS: the host has ended, or waits for TLS; asked by TLS, it doesn't answer."""
+    said = str(final_error(error, httpx2.URL("http://host.example:7433")))
+    assert said.startswith("the host at http://host.example:7433 broke off (")
+    assert said.endswith("If it speaks TLS, write https://host.example:7433")
+    assert "doesn't answer" in str(final_error(error, URL))
+
+
 @pytest.mark.parametrize("scheme", ["https", "HTTPS"])
 @pytest.mark.parametrize("make", [Client, AsyncClient])
 @pytest.mark.parametrize("is_there", [True, False])

@@ -61,6 +61,10 @@ def _rows(found: DryRun, *, asks: bool) -> Iterator[tuple[str, str | Text]]:
     run, workspace = found.run, found.workspace
     yield "would", found.would.replace("_", " ")
     yield "binding", f"{one_line(run.binding, width=60)} (profile {run.profile})"
+    if run.continues is not None:
+        yield "continues", run.continues
+    elif run.session_id != run.id:
+        yield "session", one_line(run.session_id, width=100)
     if run.workspace is not None:
         yield "workspace", one_line(run.workspace.ref, width=100)
     if workspace is not None:

@@ -103,8 +103,10 @@ def newest(reader: RunReader, run: StoredRun) -> StoredRun:
 def _by_prefix(reader: RunReader, wanted: str) -> StoredRun:
     runs, _ = reader.list_runs(limit=_LOOKED_AT)
     found = [run for run in runs if run.view.id.startswith(wanted)]
-    if not found or len(wanted) < _SHORTEST_PREFIX:
+    if not found:
         raise NotFound(f"no run `{wanted}`; `remit ps` lists the runs that there are")
+    if len(wanted) < _SHORTEST_PREFIX:
+        raise InvalidRequest(f"`{wanted}` is too little of an id; `remit ps` lists the runs that there are")
     if len(found) > 1:
         raise InvalidRequest(f"{len(found)} runs begin with {wanted}; give more of the id")
     return found[0]

@@ -47,7 +47,8 @@ def merge_here(wanted: str, *, unreviewed: bool, allow_protected: bool) -> int:
     subdir = (asked.subdir if asked is not None else None) or ""
     merged = asyncio.run(_merge(workspace, order, subdir))
     if merged.checks:
-        console_on(sys.stderr).print(checks_table(merged.checks))
+        console = console_on(sys.stderr)
+        console.print(checks_table(merged.checks, width=console.width))
     code = _tell(merged, view.id, str(root))
     if merged.outcome.status == "delivered" and not merged.outcome.repeated:
         data = {"mode": "apply", "by": "hand", "merged": True, "unreviewed": unreviewed}

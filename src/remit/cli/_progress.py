@@ -17,7 +17,7 @@ from remit.cli._lines import line_of
 from remit.cli._screen import console_on, glyphs_of, wants_live
 from remit.cli._story import Story
 from remit.cli._tree import Tree
-from remit.cli._words import one_line
+from remit.cli._words import some_lines
 from remit.events import Event
 from remit.primitives import Clock
 
@@ -159,7 +159,7 @@ class LogToProgress(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Say it; a traceback only where it was asked for."""
         try:
-            text = one_line(record.getMessage(), width=2_000)
+            text = "\n  ".join(some_lines(record.getMessage(), width=2_000))
             if record.exc_info and os.environ.get("REMIT_DEBUG") == "1":
                 text += "\n" + logging.Formatter().formatException(record.exc_info)
             self._progress.say(f"remit: {text}", style="yellow")

@@ -213,7 +213,10 @@ class _Follower:
             patch = await self._client.patch(view.id)
         except (NotFound, PreconditionFailed):
             patch = ""
-        code = write_summary(self._shown.summary, view, patch=patch, code=self._exit_code(view))
+        detail = self._progress.story.detail
+        code = write_summary(
+            self._shown.summary, view, patch=patch, code=self._exit_code(view), detail=detail
+        )
         if self._shown.is_quiet:
             return code
         asks = self._shown.asks and is_undecided(view)
@@ -223,7 +226,7 @@ class _Follower:
             patch=patch,
             glyphs=glyphs_of(sys.stderr),
             next_steps=not asks,
-            detail=self._progress.story.detail,
+            detail=detail,
         )
         if not asks:
             return code

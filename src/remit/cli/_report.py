@@ -25,12 +25,14 @@ from remit.cli._formats import (
     tokens,
 )
 from remit.cli._screen import Glyphs
-from remit.cli._words import one_line, program_name
+from remit.cli._words import one_line, program_name, some_lines
 from remit.contract import FLAG_WORDS, CancelReceipt, CheckResult, RunView, Usage
 
 _KIND_STYLES = {"completed": "green", "failed": "red", "cancelled": "yellow", "indeterminate": "red"}
 _SHOWN_FILES = 20
 _SHOWN_FLAGS = 5
+_GAP = 3
+"""Between two columns of a table."""
 
 
 def report(
@@ -50,7 +52,7 @@ def report(
     if view.cancel is not None:
         parts += [Text(), receipt_table(view.cancel)]
     if view.checks:
-        parts += [Text(), checks_table(view.checks)]
+        parts += [Text(), checks_table(view.checks, width=width)]
     if view.patch is not None and view.patch.files:
         parts += [Text(), *_stat(patch, width), *flag_lines(view)]
     parts += [Text(), facts_table(view)]
@@ -70,7 +72,7 @@ def headline(view: RunView, glyphs: Glyphs, *, detail: str | None = None) -> Ren
     )
     told = [] if terminal.message is None else [terminal.message]
     if detail is not None:
-        told.append(one_line(detail, width=400))
+        told += some_lines(detail, width=400)
     limit = limit_words(terminal)
     if limit is not None:
         told = [*told[:-1], f"{told[-1]} ({limit})" if told else f"({limit})"]
@@ -100,19 +102,31 @@ def receipt_table(receipt: CancelReceipt) -> RenderableType:
     return Group(asked, _indented(table), end) if receipt.items else Group(asked, end)
 
 
-def checks_table(checks: Sequence[CheckResult]) -> RenderableType:
-    """Checks before and after."""
-    table = _table("check", "before", "after", "", "")
-    for check in checks:
-        style = {"pass": "green", "worse": "red", "skipped": "yellow"}[check.gate]
-        took = "" if check.ms is None else duration(check.ms)
-        table.add_row(
+def checks_table(checks: Sequence[CheckResult], *, width: int) -> RenderableType:
+    """Checks before and after: a table, or where that has no room two lines for each."""
+    names = ("check", "before", "after", "", "")
+    rows = [
+        (
             one_line(check.id, width=30),
             exit_words(check.base_exit),
             exit_words(check.exit),
-            Text(check_words(check), style=style),
-            Text(took, style="dim"),
+            check_words(check),
+            "" if check.ms is None else duration(check.ms),
         )
+        for check in checks
+    ]
+    styles = [{"pass": "green", "worse": "red", "skipped": "yellow"}[check.gate] for check in checks]
+    if sum(max(map(len, column)) + _GAP for column in zip(names, *rows, strict=True)) > width:
+        lines: list[Text] = []
+        for (name, before, after, words, took), style in zip(rows, styles, strict=True):
+            lines += [
+                Text(f"{name}: {before}, then {after}"),
+                Text.assemble("  ", (words, style), f" {took}"),
+            ]
+        return _indented(Group(*lines))
+    table = _table(*names)
+    for (name, before, after, words, took), style in zip(rows, styles, strict=True):
+        table.add_row(name, before, after, Text(words, style=style), Text(took, style="dim"))
     return _indented(table)
 
 
@@ -234,7 +248,7 @@ def _stat(patch: str, width: int) -> list[RenderableType]:
 
 def _table(*names: str) -> Table:
     """A table without lines, two columns in; an empty first column makes the room."""
-    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 3, 0, 0))
+    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, _GAP, 0, 0))
     for name in names:
         table.add_column(name, no_wrap=True)
     return table

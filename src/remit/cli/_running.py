@@ -61,7 +61,13 @@ def execute(options: RunOptions) -> int:
         return outcome.exit_code
     view = outcome.view
     _hand_over(outcome, options, results)
-    code = write_summary(options.summary, view, patch=outcome.patch, code=_final_code(outcome, results))
+    code = write_summary(
+        options.summary,
+        view,
+        patch=outcome.patch,
+        code=_final_code(outcome, results),
+        detail=progress.story.detail,
+    )
     asks = asks and is_undecided(view)
     if not quiet:
         print_report(

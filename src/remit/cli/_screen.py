@@ -80,6 +80,8 @@ class Steady:
                 self._stream.write(shown)
             except self._forgiven:
                 self._gone = True
+            except OSError as error:
+                raise _of_stdout(error) from None
         return len(text)
 
     def flush(self) -> None:
@@ -89,6 +91,8 @@ class Steady:
                 self._stream.flush()
             except self._forgiven:
                 self._gone = True
+            except OSError as error:
+                raise _of_stdout(error) from None
 
     def isatty(self) -> bool:
         """Whether a person looks at it."""
@@ -97,6 +101,11 @@ class Steady:
     def fileno(self) -> int:
         """As the stream's own."""
         return self._stream.fileno()
+
+
+def _of_stdout(error: OSError) -> OSError:
+    """The error with its place, which the system leaves out."""
+    return OSError(error.errno, error.strerror, "standard output")
 
 
 def console_on(stream: TextIO, *, environment: Mapping[str, str] = os.environ) -> Console:
@@ -153,7 +162,7 @@ class Results:
             OSError: The disk is full, or the like.
         """
         if self.error is not None and not self.reader_left:
-            raise self.error
+            raise _of_stdout(self.error)
 
     def write_json(self, value: object) -> None:
         """One line of JSON, flushed; control characters of any kind are escaped in it."""

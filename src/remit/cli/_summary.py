@@ -23,7 +23,7 @@ from remit.cli._formats import (
     stands_in_place,
 )
 from remit.cli._report import cost_words, usage_words
-from remit.cli._words import one_line, plain, say
+from remit.cli._words import one_line, plain, say, some_lines
 from remit.contract import FLAG_WORDS, RunView
 from remit.errors import InvalidRequest
 
@@ -45,12 +45,16 @@ def require_writable(path: Path | None) -> None:
         raise InvalidRequest(f"--summary {path}: name a file in a folder that is there", param="summary")
 
 
-def write_summary(path: Path | None, view: RunView, *, patch: str, code: int) -> int:
+def write_summary(
+    path: Path | None, view: RunView, *, patch: str, code: int, detail: str | None = None
+) -> int:
     """Write the page where one is wanted; returns the exit code: a page that is missing is no success."""
     if path is None:
         return code
     try:
-        path.write_text(summary_markdown(view, patch=patch), encoding="utf-8", errors="replace")
+        path.write_text(
+            summary_markdown(view, patch=patch, detail=detail), encoding="utf-8", errors="replace"
+        )
     except OSError as error:
         say(f"the summary {path} can't be written: {error.strerror or error}")
         return code or 1
@@ -78,7 +82,7 @@ def _lines(view: RunView, patch: str, detail: str | None) -> Iterator[str]:
         yield terminal.message + (f" ({limit})" if limit else "")
         yield ""
     if detail:
-        yield f"{_code(one_line(detail, width=400))}"
+        yield from _fenced("\n".join(some_lines(detail, width=400)))
         yield ""
     yield from _facts(view)
     if view.output:

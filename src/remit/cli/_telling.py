@@ -101,7 +101,7 @@ def _parts(
     if view.cancel is not None:
         yield from (Text(), receipt_table(view.cancel))
     if view.checks:
-        yield from (Text(), checks_table(view.checks))
+        yield from (Text(), checks_table(view.checks, width=console.width))
     if patch:
         yield Text()
         for line in stat_lines(files_of(patch), width=console.width - 2):

@@ -43,6 +43,17 @@ def one_line(text: str, *, width: int = 200) -> str:
     return flat if len(flat) <= width else flat[: max(1, width - 1)] + "…"
 
 
+def some_lines(text: str, *, width: int = 200, most: int = 20) -> list[str]:
+    """The same line by line, without blank ones, each shortened to `width` characters.
+
+    Of many lines the first stays, which says what it is about, and the last ones, which say how it ended.
+    """
+    lines = [line.rstrip() for line in plain(text).expandtabs(4).split("\n") if line.strip()]
+    if len(lines) > most:
+        lines = [lines[0], f"… {len(lines) - most + 1} lines …", *lines[len(lines) - most + 2 :]]
+    return [line if len(line) <= width else line[: max(1, width - 1)] + "…" for line in lines]
+
+
 def program_name() -> str:
     """What to type to start this program again: its path where `remit` alone would not be found."""
     typed = sys.argv[0]

@@ -316,6 +316,11 @@ def final_error(error: httpx2.TransportError | RemitError, base_url: httpx2.URL)
     what = str(error) or type(error).__name__
     if "[SSL" in what:
         return HostUnreachable(_tls_trouble(what, base_url))
+    if base_url.scheme == "http" and not isinstance(error, httpx2.ConnectError | httpx2.TimeoutException):
+        # It ended while it was asked, or waits for TLS: then this is all that is heard of it.
+        address = base_url.copy_with(scheme="https")
+        told = f"the host at {base_url} broke off ({what}); is it still running?"
+        return HostUnreachable(f"{told} If it speaks TLS, write {address}")
     return HostUnreachable(f"the host at {base_url} doesn't answer ({what}); is `remit serve` running?")
 
 
