@@ -122,6 +122,15 @@ def test_document_is_whole() -> None:
     assert len(names) == len(set(names)) == len(OPERATIONS)
 
 
+def test_a_text_of_a_run_s_may_be_any_json() -> None:
+    """What a run stored as JSON is told as it was stored, a list as well; every other type is text."""
+    content = document().operation("GET", f"{RUNS}/run_1/artifacts/plan")["responses"]["200"]["content"]
+    assert set(content) == {"text/plain", "text/x-diff", "text/markdown", "application/json"}
+    json_schema = content.pop("application/json")["schema"]
+    assert "type" not in json_schema
+    assert [one["schema"] for one in content.values()] == [{"type": "string"}] * 3
+
+
 async def test_answers_are_what_the_document_says(world: DoorWorld) -> None:
     """Each call's success and its usual errors validate against the schema for their status and type."""
     told = document()
@@ -247,7 +256,8 @@ BODIES: tuple[dict[str, Any], ...] = (
     {"prompt": "x", "usage": "required"},
     {"prompt": "x", "usage": "wanted"},
     {"prompt": "x", "id": "a b"},
-    {"prompt": "x", "id": "a" * 1000},
+    {"prompt": "x", "id": "a" * 128},
+    {"prompt": "x", "id": "a" * 129},
     {"prompt": "x", "id": "mine-1"},
     {"prompt": "x", "session_id": "a/b"},
     {"prompt": "x", "continues": "a/b"},

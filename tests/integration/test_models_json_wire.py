@@ -88,6 +88,20 @@ async def test_auto_learns() -> None:
     assert ledger.statuses == ["refused", "completed", "completed"]
 
 
+async def test_who_refuses_json_as_well_has_failed() -> None:
+    """R56: a server that says the same of a request without tools isn't asked for ever."""
+    refusal = {"error": {"message": "registry/library/tiny:latest does not support tools"}}
+    ledger = MemoryLedger()
+    with FakeProvider(
+        [Reply(status=400, body=refusal, repeat=True)], dialect=OpenAIChatDialect(models=None)
+    ) as fake:
+        async with pool_for(fake, kind="openai-compatible", model="tiny") as pool:
+            with pytest.raises(ProviderError):
+                async with asyncio.timeout(30):
+                    await ask(pool, ledger=ledger)
+    assert ledger.statuses == ["refused", "refused"]
+
+
 async def test_native_is_native() -> None:
     """R56: who was told to call tools natively, and can't, says so."""
     refusal = {"error": {"message": "tiny does not support tools"}}

@@ -12,6 +12,7 @@ from remit.contract import RunStatus
 from remit.errors import NodeError, StorageBusy, StorageFull
 from remit.events import Event, NewEvent, closing_among
 from remit.primitives import SystemClock
+from remit.runs._settlement import Settlement
 from remit.testing._fake_node import FakeNode
 from remit.testing._fakes_stages import PoolReply
 from remit.testing._memory_store import MemoryStore
@@ -288,3 +289,47 @@ async def test_what_could_not_be_stored_in_time_is_stored_later() -> None:
         assert running.result().status is RunStatus.COMPLETED
         types = [event.type for event in await world.events(run_id)]
     assert types.count("stage.completed") == 3
+
+
+async def test_a_cancel_on_a_full_disk_is_one() -> None:
+    """R60: what was held when the disk was full changes nothing of how a run ends that doesn't complete."""
+    node, store = FakeNode({"a.txt": "old\n"}), SteppingStore()
+    node.gates["snapshot"] = asyncio.Event()
+    async with run_world(*good_replies(), store=store, node=node) as world:
+        supervisor = await world.admit()
+        (run_id,) = world.controls
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(world.supervise(supervisor))
+            async with asyncio.timeout(30):
+                while "snapshot" not in node.kinds():
+                    await asyncio.sleep(0)
+            store.full_from = "stage.completed"
+            assert world.cancel(run_id)
+            node.gates.clear()
+        view = running.result()
+        types = [event.type for event in await world.events(run_id)]
+    assert view.terminal is not None
+    assert (view.terminal.kind, view.terminal.code) == ("cancelled", "caller")
+    assert types.count("stage.completed") == 1
+    assert types[-1] == "run.cancelled"
+
+
+async def test_a_delivered_run_is_not_made_a_failed_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R60: once all that it came to is on record, a decision for which there is no room isn't taken anew."""
+    store, node = SteppingStore(), FakeNode({"a.txt": "old\n"})
+    async with run_world(*good_replies(), store=store, node=node) as world:
+        supervisor = await world.admit()
+        (run_id,) = world.controls
+        decide, full = Settlement._facts_of, [StorageFull("full")]
+
+        def facts_of(settlement: Any, *args: Any) -> Any:
+            store.errors, full[:] = list(full), []
+            return decide(settlement, *args)
+
+        monkeypatch.setattr(Settlement, "_facts_of", facts_of)
+        with pytest.raises(StorageFull):
+            await world.supervise(supervisor)
+        types = [event.type for event in await world.events(run_id)]
+    assert node.tree == {"a.txt": "new\n"}
+    assert types[-1] == "delivery.completed" or types[-1].startswith("work.")
+    assert "run.settling" not in types
