@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from remit.models._json_mode import reply_schema
 from remit.models._strict_schema import strict_schema
 from remit.stages._answers import submit_tool
+from remit.testing import BedrockDialect
 from remit.testing.fake_provider._strict_forms import form_fault, schema_fault
 from remit.workspaces import DELEGATE, WorkspaceSettings
 from remit.workspaces._tool_schemas import tools_for
@@ -146,3 +148,51 @@ def test_whatever_comes_out_is_taken(schema: Any) -> None:
     """R31: over any schema of a stranger's server: none, or one that the API takes."""
     strict = strict_schema(schema)
     assert strict is None or schema_fault(strict) is None
+
+
+REFUSED: tuple[tuple[dict[str, Any], str], ...] = (
+    ({**closed(**{f"p{number}": TEXT for number in range(25)}), "required": []}, "too many optional"),
+    (closed(**{f"p{number}": {"anyOf": [TEXT]} for number in range(17)}), "union types"),
+    (closed(**{f"p{number}": {"type": ["string", "null"]} for number in range(17)}), "union types"),
+    (closed(a={"type": "array", "items": TEXT, "minItems": 2}), "minItems"),
+    (closed(a={**TEXT, "maxLength": 3}), "'maxLength' is not supported"),
+    (closed(a={"type": "file"}), "'file' is not supported"),
+    (closed(a={"title": "x"}), "is not supported"),
+    ({"type": "object", "properties": {}}, "additionalProperties"),
+    (closed(a={"type": "array", "items": True}), "has to be an object"),
+)
+
+
+@pytest.mark.parametrize(("schema", "word"), REFUSED)
+def test_the_fake_refuses_what_the_api_does(schema: dict[str, Any], word: str) -> None:
+    """R31: each rule of the API's by its name; the bounds themselves are taken."""
+    assert word in str(schema_fault(schema))
+    assert schema_fault({**closed(**{f"p{number}": TEXT for number in range(24)}), "required": []}) is None
+    assert schema_fault(closed(a={"type": "array", "items": TEXT, "minItems": 1})) is None
+
+
+def shaped(**changes: Any) -> dict[str, Any]:
+    """Bedrock's field for the form of a reply."""
+    definition = {"name": "reply", "schema": json.dumps(closed()), **changes.pop("definition", {})}
+    form = {"type": "json_schema", "structure": {"jsonSchema": definition}, **changes.pop("form", {})}
+    return {"textFormat": form, **changes}
+
+
+@pytest.mark.parametrize(
+    ("config", "word"),
+    [
+        (shaped(), None),
+        (shaped(more=1), "textFormat"),
+        (shaped(form={"type": "text"}), "textFormat"),
+        (shaped(form={"more": 1}), "textFormat"),
+        (shaped(definition={"strict": True}), "textFormat"),
+        (shaped(definition={"schema": "{"}), "textFormat"),
+        (shaped(definition={"schema": json.dumps({"type": "object"})}), "additionalProperties"),
+        ({}, "textFormat"),
+    ],
+)
+def test_the_fake_refuses_what_bedrock_does(config: dict[str, Any], word: str | None) -> None:
+    """R31: a field of another shape, or a schema that the API of the model refuses."""
+    body = {"messages": [{"role": "user", "content": [{"text": "x"}]}], "outputConfig": config}
+    fault = BedrockDialect()._fault(body)
+    assert (fault is None) if word is None else (word in str(fault))
