@@ -82,6 +82,33 @@ async def test_a_workspace_that_keeps_nothing_keeps_nothing_of_the_dead(tmp_path
             assert not storage.exists()
 
 
+HALF_MADE = {
+    "before anything": ("merged", "home"),
+    "an overlay's layer": ("merged", "home", "scratch"),
+    "a copy": ("merged", "tree.partial/app"),
+    "what a copy holds": ("merged", "tree/app"),
+}
+
+
+@pytest.mark.parametrize("made", HALF_MADE)
+@pytest.mark.parametrize("keep", [True, False])
+async def test_a_checkout_whose_opening_was_killed_goes(
+    tmp_path: Path, root: Path, made: str, keep: bool
+) -> None:
+    """R57, R58: nobody has worked in it, so there is nothing to read, nothing to keep, and nothing stays."""
+    storage = tmp_path / "data/checkouts/run_1"
+    async with node_of(tmp_path, root, isolation="copy") as node:
+        await node.prepare("run_1")
+        for folder in HALF_MADE[made]:
+            (storage / folder).mkdir(parents=True)
+        (storage / "lock").touch()
+    async with node_of(tmp_path, root, isolation="copy") as later:
+        answer = await later.ask(SnapshotRequest(run_id="run_1", generation=2), NodeFailure)
+        assert answer.reason == "lost"
+        assert not (await later.cleanup("run_1", generation=2, keep=keep)).kept
+    assert not storage.exists()
+
+
 async def test_the_checkout_of_a_living_process_is_left_alone(tmp_path: Path, root: Path) -> None:
     """R57: what another process has open is neither read nor removed."""
     async with node_of(tmp_path, root) as node, node_of(tmp_path, root) as other:

@@ -54,8 +54,7 @@ async def _salvage(link: NodeLink, stored: StoredRun, *, keep: bool) -> Salvaged
     try:
         snapshot = await link.snapshot(SnapshotRequest(run_id=run_id, generation=generation))
     except NodeError as error:
-        # `lost`: there never was a checkout, or it is gone; nothing was there to read.
-        return Salvaged(problem=None if error.reason == "lost" else error.message)
+        return Salvaged(problem=await _clean_up_unread(link, stored, error, keep=keep))
     problem: str | None = None
     undone: int | None = None
     try:
@@ -71,3 +70,20 @@ async def _salvage(link: NodeLink, stored: StoredRun, *, keep: bool) -> Salvaged
         undone=undone,
         problem=problem,
     )
+
+
+async def _clean_up_unread(link: NodeLink, stored: StoredRun, unread: NodeError, *, keep: bool) -> str | None:
+    """Put away a checkout out of which nothing can be read; what is left to be said of it, if anything.
+
+    `lost`: there was none, its opening never ended, or its base is gone. `refused`: a child's, whose work is
+    told by its parent's. What can't be read for now (a full disk) stays where it is, to be read by hand.
+    """
+    if unread.reason not in ("lost", "refused"):
+        return unread.message
+    request = CleanupRequest(run_id=stored.outside_id, generation=stored.generation, keep=keep)
+    try:
+        await link.cleanup(request)
+    except NodeError as error:
+        if error.reason != "lost":
+            return error.message
+    return None if unread.reason == "lost" else unread.message

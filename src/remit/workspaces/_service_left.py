@@ -49,7 +49,8 @@ class Left:
         if self.isolation == "overlay":
             return scan_upper(str(self.layer), max_entries=MAX_CHANGED)
         if not self.storage.facts.is_file():
-            raise NodeError("what the run changed in its copy isn't known any more", reason="unavailable")
+            # Its process died before the copy was whole and looked at, so nobody has worked in it.
+            raise NodeError("the run's copy was never finished", reason="lost")
         facts = read_facts_of_copy(self.storage)
         return scan_recorded(str(self.layer), facts, max_entries=MAX_CHANGED)
 
@@ -122,7 +123,7 @@ async def clean_up_left(node: NodeParts, request: CleanupRequest) -> CleanedUp:
     if await _settle_in_place(node, request.run_id) is not None:
         await asyncio.to_thread(end_record, RunFolder.of(node.data, request.run_id))
     folder = node.data / "checkouts" / request.run_id
-    keep = request.keep and not await asyncio.to_thread(_never_keeps, node, request.run_id)
+    keep = request.keep and await asyncio.to_thread(_may_keep, node, request.run_id)
     kept = await asyncio.to_thread(_put_away, folder, keep=keep)
     undone = await asyncio.to_thread(node.deliveries.find_undone, request.run_id)
     return CleanedUp(
@@ -134,10 +135,12 @@ async def clean_up_left(node: NodeParts, request: CleanupRequest) -> CleanedUp:
     )
 
 
-def _never_keeps(node: NodeParts, run_id: str) -> bool:
-    """Whether the node's owner wants no checkout of the run's workspace kept."""
+def _may_keep(node: NodeParts, run_id: str) -> bool:
+    """Whether the checkout was ever open, and the owner of its workspace lets it be kept."""
+    storage = Storage(node.data / "checkouts" / run_id)
     settings = node.workspaces.get(find_ref(node.data, run_id) or "")
-    return settings is not None and settings.preserve == "never"
+    was_open = storage.facts.is_file() if storage.tree.is_dir() else storage.upper.is_dir()
+    return was_open and (settings is None or settings.preserve != "never")
 
 
 def _put_away(folder: Path, *, keep: bool) -> bool:
