@@ -11,9 +11,10 @@ import pytest
 from remit.api.dashboard import takes_form
 from remit.api.dashboard._diff import MOST_LINES, read_diff
 from remit.api.dashboard._plots import COLUMN_HEIGHT, MOST_MARKS, WIDTH, bars_of, days_of, timeline_of
-from remit.api.dashboard._render import ago, count, render, seconds, shown, static_file, usd
+from remit.api.dashboard._render import ago, count, render, seconds, shown, static_file, usd, without_hidden
 from remit.api.dashboard._sessions_page import sum_of_costs
 from remit.api.dashboard._story import Story
+from remit.cli._diff import files_of
 from remit.contract import (
     AttemptEnded,
     AttemptStarted,
@@ -155,6 +156,34 @@ def test_diff_keeps_every_line_and_colours_words() -> None:
     assert any(kind.startswith("k-") for kind in coloured)
     added = next(line for line in lines if line.kind == "add")
     assert (added.old, added.new) == (None, 2)
+
+
+def test_diff_names_files_as_they_are_called() -> None:
+    """R49: a name that git has quoted is read, by the page and by the command line alike."""
+    patch = 'diff --git "a/\\303\\251 \\"x\\".py" "b/\\303\\251 \\"x\\".py"\nnew file mode 100644\n'
+    patch += '--- /dev/null\n+++ "b/\\303\\251 \\"x\\".py"\n@@ -0,0 +1 @@\n+x = 1\n'
+    patch += 'diff --git a/old.py "b/\\tn\\303.py"\nrename from old.py\nrename to "\\tn\\303.py"\n'
+    names = ['\u00e9 "x".py', "\tn\ufffd.py"]
+    assert [part.path for part in read_diff(patch).files] == names
+    assert [change.path for change in files_of(patch)] == names
+    assert any(kind for line in read_diff(patch).files[0].lines for kind, _ in line.pieces), (
+        "known by its end"
+    )
+
+
+def test_nothing_hides_in_a_page() -> None:
+    """R49: whatever a template is given, no letter moves a cursor, turns others around or isn't seen."""
+    hidden = "\x00\x1b\x7f\x9b\u061c\u200b\u202e\u2066\u2069\u2028\ufeff\ud800\U000e0041"
+    seen = "a\tb\n\u00a0\u3000\u200d\u200c\u05d0\U0001f469"
+    text = render("error.html", {"status": 404, "message": hidden + seen})
+    assert not set(hidden) & set(text)
+    assert "\ufffd" * len(hidden) + seen in text
+    assert shown(hidden + seen) == "\ufffd" * len(hidden) + seen
+    patch = f"diff --git a/x.py b/x.py\n@@ -0,0 +1 @@\n+{hidden}"
+    for part in read_diff(patch).files:
+        for line in part.lines:
+            for _, piece in line.pieces:
+                assert not set(hidden) & set(str(without_hidden(piece)))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from remit.cli._words import one_line, plain
+from remit.primitives import patched_path, read_patch_name
 
 _BAR_CHARS = 24
 _INDEX = re.compile("^index ([0-9a-f]{9})[0-9a-f]+\\.\\.([0-9a-f]{9})[0-9a-f]+")
@@ -53,7 +54,7 @@ def files_of(patch: str) -> tuple[FileChange, ...]:
     for line in patch.split("\n"):
         if not in_hunk and line.startswith("diff --git "):
             close()
-            path, insertions, deletions, binary = _path_of_header(line), 0, 0, False
+            path, insertions, deletions, binary = patched_path(line), 0, 0, False
             old_path = None
         elif line.startswith("@@ ") and not in_hunk:
             left_old, left_new = _hunk_sizes(line)
@@ -67,20 +68,9 @@ def files_of(patch: str) -> tuple[FileChange, ...]:
         elif line.startswith(("GIT binary patch", "Binary files ")):
             binary = True
         elif line.startswith("rename from "):
-            old_path = line.removeprefix("rename from ").strip('"')
+            old_path = read_patch_name(line.removeprefix("rename from "))
     close()
     return tuple(files)
-
-
-def _path_of_header(line: str) -> str:
-    """`b/PATH` of `diff --git a/PATH b/PATH`; both are the same path but for a rename."""
-    rest = line.removeprefix("diff --git ")
-    if rest.startswith('"'):
-        return rest.rpartition(' "b/')[2].rstrip('"')
-    half = (len(rest) - 1) // 2
-    if rest[:half].removeprefix("a/") == rest[half + 1 :].removeprefix("b/"):
-        return rest[half + 1 :].removeprefix("b/")
-    return rest.rpartition(" b/")[2]
 
 
 def _hunk_sizes(line: str) -> tuple[int, int]:

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from shutil import get_terminal_size, which
 from typing import Final
 
+from remit.primitives import show_hidden
+
 EXIT_INTERRUPTED: Final = 130
 EXIT_USAGE: Final = 2
 _LOGGED_CHARS: Final = 2_000
@@ -21,8 +23,6 @@ _ESCAPES: Final = re.compile(
     "|\x1b[ -/]*[0-~]?"
 )
 _CONTROLS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_HIDDEN: Final = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029\ufeff]|[\ud800-\udfff]")
-# Marks that turn text around: what is read would not be what is there.
 _WORDS: Final = re.compile(r"(?:[^\s`]|`[^`]*`|`)+")
 
 
@@ -34,7 +34,7 @@ def plain(text: str) -> str:
     text = _ESCAPES.sub("", text.replace("\r\n", "\n"))
     if "\r" in text:
         text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
-    return _HIDDEN.sub("\ufffd", _CONTROLS.sub("", text))
+    return show_hidden(_CONTROLS.sub("", text))
 
 
 def one_line(text: str, *, width: int = 200) -> str:

@@ -5,8 +5,9 @@ from remit.primitives._clock import Clock, SystemClock, format_time, parse_time
 from remit.primitives._ids import Ids, SystemIds, is_run_id
 from remit.primitives._json import JsonValue, StrictJsonError, dump_json, load_json
 from remit.primitives._money import MICROS_PER_USD, micros_from_usd, usd_from_micros
+from remit.primitives._patch_names import patched_path, read_patch_name
 from remit.primitives._redaction import Redactor, Secret
-from remit.primitives._text import clean_json, clean_text, escape_separators
+from remit.primitives._text import clean_json, clean_text, escape_separators, show_hidden
 
 __all__ = [
     "MICROS_PER_USD",
@@ -32,5 +33,8 @@ __all__ = [
     "load_json",
     "micros_from_usd",
     "parse_time",
+    "patched_path",
+    "read_patch_name",
+    "show_hidden",
     "usd_from_micros",
 ]

@@ -9,10 +9,21 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 # What `str.splitlines` and careless clients take for a line end, though JSON and SSE don't.
 _SEPARATORS = re.compile("[\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029]")
 
+# Marks that turn text around, or that nobody sees: what is read would not be what is there. What joins
+# letters or emoji, and blanks of other scripts, are none.
+_HIDDEN = re.compile(
+    "[\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
+)
+
 
 def clean_text(text: str) -> tuple[str, int]:
     """The text with NUL and lone surrogates replaced by U+FFFD, and how many there were."""
     return _UNSTORABLE.subn("\ufffd", text)
+
+
+def show_hidden(text: str) -> str:
+    """Text for people, with U+FFFD where something is that they wouldn't see, or that moves letters."""
+    return text if text.isascii() else _HIDDEN.sub("\ufffd", text)
 
 
 def clean_json(value: Any) -> tuple[Any, int]:

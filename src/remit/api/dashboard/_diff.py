@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from remit.primitives import patched_path
+
 if TYPE_CHECKING:
     from pygments.lexer import Lexer
 
@@ -71,7 +73,7 @@ class _Reader:
 
     def take(self, line: str) -> None:
         if line.startswith("diff --git ") and not self._left_old and not self._left_new:
-            self.files.append(FilePart(_path_of(line)))
+            self.files.append(FilePart(patched_path(line) or line))
             return
         if not self.files:
             self.files.append(FilePart("patch"))
@@ -145,11 +147,6 @@ def _merged(pieces: Iterable[Piece]) -> Iterator[Piece]:
 def _range(text: str) -> tuple[int, int]:
     start, _, count = text.partition(",")
     return int(start), int(count) if count else 1
-
-
-def _path_of(line: str) -> str:
-    """The new name out of `diff --git a/OLD b/NEW`; the `+++` line, where there is one, says it better."""
-    return line.rpartition(" b/")[2] or line
 
 
 @lru_cache(maxsize=128)
