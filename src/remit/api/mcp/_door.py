@@ -11,6 +11,7 @@ from starlette.routing import Route
 from remit.api._guard import Receive, Scope, Send
 from remit.api._keys import origin_of
 from remit.api._operation import Doors
+from remit.api.mcp._message import read_again, read_body, refusal_of
 from remit.errors import Draining, MethodNotAllowed, PreconditionFailed, UnsupportedMedia
 
 if TYPE_CHECKING:
@@ -72,6 +73,12 @@ class McpDoor:
             raise UnsupportedMedia("send JSON, with `Content-Type: application/json`")
         if find_spec("mcp") is None:
             raise PreconditionFailed("this host has no MCP door: pip install 'remit[mcp]' adds it")
+        if scope["method"] == "POST":
+            body = await read_body(receive)
+            if (refusal := refusal_of(body)) is not None:
+                await refusal(scope, receive, send)
+                return
+            receive = read_again(body, receive)
         self._wanted.set()
         if self._living:
             await self._opened.wait()
