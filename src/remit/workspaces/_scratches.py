@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from remit.primitives import Ids
@@ -13,7 +14,8 @@ from remit.workspaces._checkout import Checkout
 from remit.workspaces._keeper import Keeper
 from remit.workspaces._owner import note_owner
 from remit.workspaces._prepared import PreparedWorkspace, checkout_request
-from remit.workspaces.keeper._storage import remove_unless_held, remove_what_can_be
+from remit.workspaces._taking import take_back, take_in_thread
+from remit.workspaces.keeper._storage import remove_what_can_be
 
 __all__ = ["Scratches"]
 
@@ -63,14 +65,14 @@ class Scratches:
         try:
             return await self._open(keeper, workspace, storage, keep_home=keep_home)
         except BaseException:
-            with suppress(OSError):
-                await asyncio.to_thread(remove_unless_held, storage)
+            await take_back(storage)
             raise
 
     async def _open(
         self, keeper: Keeper, workspace: PreparedWorkspace, storage: Path, *, keep_home: bool
     ) -> Checkout:
-        await asyncio.to_thread(note_owner, storage, self._owner)
+        # Not to be cut: its thread would make the folder after it was taken back.
+        await take_in_thread(partial(note_owner, storage, self._owner), lambda _: None)
         request = checkout_request(
             workspace,
             checkout_id=storage.name,

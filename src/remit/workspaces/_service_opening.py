@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,16 +19,15 @@ from remit.workspaces._service_looking import look_at_run
 from remit.workspaces._service_parts import NodeParts
 from remit.workspaces._service_runs import Activity, NodeRun
 from remit.workspaces._snapshot import RunFolder
+from remit.workspaces._taking import take_back
 from remit.workspaces._tools import ToolRunner
-from remit.workspaces.keeper._storage import Storage, remove_unless_held
+from remit.workspaces.keeper._storage import Storage
 from remit.workspaces.keeper._tree import Facts, record_tree
 
 __all__ = ["open_run"]
 
 
 _MAX_RECORDED = 2_000_000
-_REMOVED_AFTER = 20
-_PAUSE_S = 0.05
 
 
 async def open_run(node: NodeParts, request: OpenRequest) -> Opened:
@@ -74,7 +72,7 @@ async def _make_checkout(node: NodeParts, run: NodeRun, prepared: PreparedWorksp
         checkout = await _open_checkout(node, run, prepared, storage, is_new=is_new)
     except BaseException:
         if is_new:
-            await _take_back(storage)
+            await take_back(storage)
         raise
     run.checkout = checkout
     run.put_away.clear()
@@ -99,15 +97,6 @@ async def _make_checkout(node: NodeParts, run: NodeRun, prepared: PreparedWorksp
         secrets=prepared.secrets,
         child_changes=lambda child: asyncio.to_thread(changes_to_take_over, node.data, run.run_id, child),
     )
-
-
-async def _take_back(storage: Path) -> None:
-    """Remove what an opening that failed has made, unless another process has opened it."""
-    for _ in range(_REMOVED_AFTER):
-        with suppress(OSError):
-            if await asyncio.to_thread(remove_unless_held, storage):
-                return
-        await asyncio.sleep(_PAUSE_S)  # its keeper is about to end
 
 
 def _facts_before(folder: RunFolder, prepared: PreparedWorkspace) -> Facts:

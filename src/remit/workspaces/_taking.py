@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TypeVar
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, TypeVar
 
 from remit.workspaces._outlasting import outlast
+from remit.workspaces.keeper._storage import remove_unless_held
 
-__all__ = ["take_in_thread"]
+__all__ = ["take_back", "take_in_thread"]
+
+_TRIED: Final = 20
+_PAUSE_S: Final = 0.05
 
 _Taken = TypeVar("_Taken")
 
@@ -29,3 +35,12 @@ async def take_in_thread(take: Callable[[], _Taken], give_back: Callable[[_Taken
     if taking.exception() is None:
         give_back(taking.result())
     raise cancelled
+
+
+async def take_back(storage: Path) -> None:
+    """Remove what an opening that failed has made, unless another process has opened it."""
+    for _ in range(_TRIED):
+        with suppress(OSError):
+            if await asyncio.to_thread(remove_unless_held, storage):
+                return
+        await asyncio.sleep(_PAUSE_S)  # its keeper is about to end
