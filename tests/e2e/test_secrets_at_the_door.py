@@ -35,7 +35,7 @@ def ways(secret: str) -> list[tuple[dict[str, str], dict[str, str], Any]]:
             {"binding": "reviewed", "prompt": "x", "on_busy": secret, "limits": secret},
         ),
         ({}, {}, {"model": "reviewed", "messages": secret, "input": 1, "max_tokens": secret}),
-        ({}, {}, {"prompt": "x", "webhook": f"https://me:{secret}@example.org/"}),
+        ({}, {}, {"binding": "reviewed", "prompt": "x", "webhook": f"https://me:{secret}@example.org/"}),
         ({}, {}, f'{{"prompt": "{secret}'),
     ]
 
@@ -45,9 +45,11 @@ async def test_secret_of_a_caller_is_in_no_log_and_no_answer(
 ) -> None:
     """R79: with debug logs on; a key in the query isn't taken as one, and is told to nobody either."""
     caplog.set_level(logging.DEBUG)
+    (tmp_path / "secret").write_text("whsec_" + "a2tra" * 8)
+    signs = {"webhook_secret_file": str(tmp_path / "secret")}
     for name in ("httpx2", "httpcore2", "asyncio"):
         logging.getLogger(name).setLevel(logging.WARNING)  # this test's own client
-    async with DoorWorld(home=tmp_path).open() as door:
+    async with DoorWorld(home=tmp_path, host_table=signs).open() as door:
         told: list[str] = []
         async with door.client("") as client:
             for path in PATHS:
