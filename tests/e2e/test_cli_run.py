@@ -372,9 +372,15 @@ def test_the_doctor_says_whether_it_would_work(line: CommandLine) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-@pytest.mark.parametrize("command", ["ps", "ps --json", "show", "show --json", "show --events", "patch"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("ps", "ps --json", "show", "show --json", "show --events", "patch", "doctor"),
+        *("run fix --dry-run", "--help", "--version", "run --help"),
+    ],
+)
 def test_output_that_cant_be_kept_is_a_failure(line: CommandLine, command: str) -> None:
-    """A full disk behind stdout is told by sentence and exit code."""
+    """What stdout refuses is told by sentence and exit code, as stdout's: the disk may have room."""
     line.run("run", "fix it")
     with open("/dev/full", "w") as full:
         done = subprocess.run(
@@ -387,7 +393,10 @@ def test_output_that_cant_be_kept_is_a_failure(line: CommandLine, command: str) 
             check=False,
             timeout=60,
         )
-    said = "remit: standard output: the disk is full; make room and try again\n"
+    said = (
+        "remit: stdout can't be written (No space left on device); "
+        "send it elsewhere, or make room where it goes\n"
+    )
     assert (done.returncode, done.stderr) == (1, said)
 
 

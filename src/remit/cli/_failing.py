@@ -5,12 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from typing import TextIO
+import traceback
+from typing import Final, TextIO
 
 import click
 
 from remit.cli._words import EXIT_USAGE, one_line, say
 from remit.errors import RemitError
+
+STANDARD_OUTPUT: Final = "standard output"
+"""Where an error names its file: the place of what couldn't be printed."""
 
 
 def explain(error: Exception) -> None:
@@ -92,10 +96,20 @@ def _usage_sentence(error: click.UsageError) -> str:
 
 
 def _system_sentence(error: OSError) -> str:
+    if error.filename == STANDARD_OUTPUT or (not error.filename and _is_of_stdout(error)):
+        # Whose disk that is, if it is one, isn't known: it may be a device, or far away.
+        why = error.strerror or error
+        return f"stdout can't be written ({why}); send it elsewhere, or make room where it goes"
     name = f"{error.filename}: " if error.filename else ""
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return f"{name}the disk is full; make room and try again"
     return f"{name}{error.strerror or error}"
+
+
+def _is_of_stdout(error: OSError) -> bool:
+    """Whether it came from what prints help and version, which leaves out the place."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return bool(frames) and frames[-1].f_globals.get("__name__") == click.echo.__module__
 
 
 def was_interrupted(error: BaseException) -> bool:

@@ -12,7 +12,7 @@ from typing import Final, TextIO, cast
 
 from rich.console import Console
 
-from remit.cli._failing import quiet
+from remit.cli._failing import STANDARD_OUTPUT, quiet
 from remit.primitives import dump_json
 
 _PADDING: Final = re.compile(" +\n")
@@ -105,7 +105,7 @@ class Steady:
 
 def _of_stdout(error: OSError) -> OSError:
     """The error with its place, which the system leaves out."""
-    return OSError(error.errno, error.strerror, "standard output")
+    return OSError(error.errno, error.strerror, STANDARD_OUTPUT)
 
 
 def console_on(stream: TextIO, *, environment: Mapping[str, str] = os.environ) -> Console:
