@@ -66,6 +66,23 @@ def test_undo_of_a_delivery_that_was_killed(line: CommandLine) -> None:
     assert not is_half_done(line)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_a_tree_is_changed_by_hand(line: CommandLine, number: signal.Signals) -> None:
+    """R57, S63: `patch --apply` and `undo` end with the tree whole, whatever one signal says meanwhile."""
+    line.use(PLAN, WRITE_MANY, DONE, PASS)
+    before = contents(line)
+    assert line.run("run", "make them new", "--patch-only").returncode == 0
+    (run,) = line.runs()
+    for words in (("patch", run["id"], "--apply"), ("undo", run["id"])):
+        process = line.start(*words)
+        wait_for(lambda: is_half_done(line), process)
+        code, _, said = finish(process, number)
+        assert code == 0, (code, said)
+        assert not is_half_done(line)
+        assert (contents(line) == before) is (words[0] == "undo")
+        assert set(contents(line).values()) == ({"old\n"} if words[0] == "undo" else {"new\n"})
+
+
 def test_the_patch_of_a_run_that_was_killed(line: CommandLine) -> None:
     """R57: before the next start a patch that was never stored is not "no changes"; after it, it is there."""
     line.use(PLAN, FIX, shell("sleep 7531"))

@@ -12,6 +12,7 @@ from remit.cli._deciding import NAME_TAKEN
 from remit.cli._finding import find_run, open_reader
 from remit.cli._formats import count
 from remit.cli._printing import require_known, story_of
+from remit.cli._signals import held
 from remit.cli._words import one_line, recovered_words, say
 from remit.config import data_folder, find_repository_root, load_config
 from remit.contract import RunView
@@ -86,6 +87,7 @@ def discard_here(wanted: str) -> int:
     return 0
 
 
+@held()
 def deliver_here(wanted: str, by_hand: ByHand, *, settings: WorkspaceSettings | None = None) -> int:
     """Deliver a run's patch to the tree that it was made from, or to a branch there.
 
@@ -169,6 +171,7 @@ def _tell(view: RunView, root: Path, outcome: Outcome) -> int:
             return 0
 
 
+@held()
 def undo_patch(wanted: str) -> int:
     """Take back what a run delivered: what it applied, and the branches that it made.
 

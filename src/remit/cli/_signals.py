@@ -98,6 +98,24 @@ class _Once:
 
 
 @contextmanager
+def held() -> Generator[None]:
+    """For the length of a block, or of a function, the first signal changes nothing: a tree is being changed.
+
+    Ended in the middle it would be half changed until the next command. One that was ignored stays so.
+    """
+    before = {number: signal.getsignal(number) for number in _EXIT_CODES}
+    once = _Once()
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, once)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
 def by_default() -> Generator[None]:
     """For the length of a block each signal does what it does anywhere: while a person is asked something."""
     before = {number: signal.getsignal(number) for number in _EXIT_CODES}
