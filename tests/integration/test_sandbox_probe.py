@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -101,10 +102,12 @@ def test_switched_off_namespaces_are_named(
 def test_missing_bubblewrap_is_installed_the_systems_way(
     program: str | None, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without bubblewrap the fix is this system's own install command."""
+    """Without bubblewrap the fix is this system's own install command, or pip's for this environment."""
     monkeypatch.setattr(shutil, "which", lambda name: name if name == program else None)
-    assert command in sandbox_fix(ABSENT)
-    assert sandbox_fix(ABSENT).startswith("sudo ") == (os.geteuid() != 0)
+    fix = sandbox_fix(ABSENT)
+    assert command in fix
+    assert fix.startswith("sudo ") == (os.geteuid() != 0 and program is not None)
+    assert fix.startswith(sys.executable) == (program is None)
 
 
 def test_other_causes_have_a_fix_too(monkeypatch: pytest.MonkeyPatch) -> None:

