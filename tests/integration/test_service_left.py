@@ -158,6 +158,15 @@ def test_scratch_checkouts_of_dead_owners_go_at_once(tmp_path: Path) -> None:
     assert list((tmp_path / "owners").iterdir()) == []
 
 
+def test_what_a_killed_keeper_tried_out_goes_after_a_day(tmp_path: Path) -> None:
+    """R58: the folder in which a keeper looks what the kernel can do is removed, but not under its hands."""
+    for name, age_s in (("probe-old", 2 * _DAY_S), ("probe-new", 60)):
+        write(tmp_path / name, {"upper/x": "x"})
+        os.utime(tmp_path / name, (_NOW - age_s, _NOW - age_s))
+    sweep_node(tmp_path, _NOW, keep=KeepLimits())
+    assert [path.name for path in tmp_path.glob("probe-*")] == ["probe-new"]
+
+
 def test_kept_checkouts_are_collected_by_age_and_size(tmp_path: Path) -> None:
     """Architecture, decision 10: too old ones go, then the oldest of too many, but none open or recent."""
     ages = {"old": 15, "open": 15, "big": 9, "middle": 5, "small": 3, "recent": 0.5}

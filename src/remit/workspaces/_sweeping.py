@@ -49,6 +49,9 @@ def sweep_node(data: Path, now: float, *, keep: KeepLimits) -> None:
         with suppress(OSError):
             if entry.name not in living:
                 remove_tree(entry)
+    for entry in _older(data, "probe-*", now - _SCRATCH_S):  # of a keeper killed while it tried things out
+        with suppress(OSError):
+            remove_tree(entry)
     collect_setups(data, now, keep)
     for entry in _older(data / "facts", "*", now - _UNUSED_S):
         with suppress(OSError):
