@@ -75,6 +75,36 @@ OPENAI = {
             (),
         ),
         ({"prompt_tokens": 7.0, "completion_tokens": 2}, (7, 2, None, None, None, 9), ()),
+        # All of the prompt from the cache, and no total: still a part of it.
+        (
+            {"prompt_tokens": 80, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 80}},
+            (80, 5, 80, 0, None, 85),
+            (),
+        ),
+        # Both lie beside what is named, as the total says.
+        (
+            {
+                "prompt_tokens": 10,
+                "completion_tokens": 5,
+                "total_tokens": 135,
+                "cached_tokens": 100,
+                "reasoning_tokens": 20,
+            },
+            (110, 25, 100, None, 20, 135),
+            ("reasoning_added", "cache_added"),
+        ),
+        # As many from the cache as were thought, and the total holds them once: thoughts are what is hidden.
+        (
+            {
+                "prompt_tokens": 50,
+                "completion_tokens": 5,
+                "total_tokens": 75,
+                "cached_tokens": 20,
+                "reasoning_tokens": 20,
+            },
+            (50, 25, 20, None, 20, 75),
+            ("reasoning_added",),
+        ),
     ],
 )
 def test_cached_tokens_are_counted_once(
@@ -106,6 +136,24 @@ def test_reasoning_larger_than_the_output_lies_beside_it() -> None:
     """R20: without a total, reasoning that exceeds the output can't be a part of it."""
     raw = {"prompt_tokens": 10, "completion_tokens": 200, "reasoning_tokens": 5000}
     assert numbers(read_chat_usage(raw)) == (10, 5200, None, None, 5000, 5210)
+
+
+def test_an_output_that_is_all_reasoning_is_counted_once() -> None:
+    """R20: a part as large as its whole is that whole, with a total and without one."""
+    raw = {"prompt_tokens": 10, "completion_tokens": 50, "reasoning_tokens": 50}
+    for told in (raw, raw | {"total_tokens": 60}):
+        usage = read_chat_usage(told)
+        assert numbers(usage) == (10, 50, None, None, 50, 60)
+        assert (usage.flags, usage.coverage) == ((), "reported")
+
+
+@pytest.mark.parametrize("part", [{"reasoning_tokens": 20}, {"cached_tokens": 20}])
+def test_a_part_beyond_its_whole_is_never_a_whole_bill(part: dict[str, int]) -> None:
+    """R18, R20: where the total adds up without it, nothing is added; it is flagged, and the bill partial."""
+    raw = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15, **part}
+    usage = read_chat_usage(raw)
+    assert (usage.input_tokens, usage.output_tokens, usage.total_tokens) == (10, 5, 15)
+    assert (usage.flags, usage.coverage) == (("part_exceeds_whole",), "partial")
 
 
 @pytest.mark.parametrize(
@@ -146,9 +194,12 @@ def test_what_is_no_number_is_not_one(raw: dict[str, Any]) -> None:
 
 
 def test_a_bad_detail_does_not_spoil_the_totals() -> None:
-    """R84: -7 cached tokens aren't 0 cached tokens."""
+    """R84: -7 cached tokens aren't 0 cached tokens, nor -7 of reasoning none."""
     usage = read_chat_usage(OPENAI | {"prompt_tokens_details": {"cached_tokens": -7}})
     assert numbers(usage) == (100, 50, None, None, 30, 150)
+    assert usage.coverage == "partial"
+    usage = read_chat_usage(OPENAI | {"completion_tokens_details": {"reasoning_tokens": -7}})
+    assert numbers(usage) == (100, 50, 80, 0, None, 150)
     assert usage.coverage == "partial"
 
 
