@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from remit.config import load_config
+from remit.config._trust import _WORKSPACE_KEYS  # pyright: ignore[reportPrivateUsage] - the page names it
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "how-to"
 BLOCKS = [
@@ -29,3 +30,14 @@ def test_a_shown_file_is_a_file_that_loads(tmp_path: Path, block: str) -> None:
 def test_the_page_of_environments_shows_settings() -> None:
     """There are blocks to be looked at."""
     assert len(BLOCKS) >= 4
+
+
+@pytest.mark.parametrize("name", ["checks.md", "environments.md"])
+def test_the_page_says_what_counts_only_when_trusted(name: str) -> None:
+    """Every setting that a page shows and a repository's own file can't set is named as such, no other."""
+    text = (PAGES / name).read_text()
+    shown = set(re.findall(r"^`?(\w+) = |(?<=`)(\w+) = ", text, re.MULTILINE))
+    told, found, _ = text.partition(" only in a file of your own")
+    assert found
+    named = set(re.findall(r"`(\w+)`", told.rpartition("\n\n")[2]))
+    assert named == {block or inline for block, inline in shown} - _WORKSPACE_KEYS

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.cli._formats import duration, limit_amount, money, tokens
+from remit.cli._formats import check_words, duration, limit_amount, money, tokens
 from remit.cli._screen import Results, glyphs_of
 from remit.cli._words import PlainFormatter, broken_at_words, one_line, plain
+from remit.contract import CheckResult
 
 HOSTILE = {
     "colour": ("\x1b[31mred\x1b[0m", "red"),
@@ -146,3 +147,20 @@ def test_a_log_line_moves_nothing() -> None:
 def test_sentences_break_between_words(text: str, columns: int, lines: list[str]) -> None:
     """A terminal cuts a word in two at its edge; what is to be typed or copied stays in one piece."""
     assert broken_at_words(text, columns=columns).split("\n") == lines
+
+
+@pytest.mark.parametrize(
+    ("base", "result", "words"),
+    [
+        (0, 1, "worse than before"),
+        (1, 2, "worse than before"),
+        (2, 2, "still fails, but must pass"),
+        (1, None, "worse than before"),
+        (None, 1, "fails, but must pass"),
+    ],
+)
+def test_a_check_that_fails_as_it_did_is_not_called_worse(
+    base: int | None, result: int | None, words: str
+) -> None:
+    """A gate that wants every check to pass stops what is no worse, too: the report says which it was."""
+    assert check_words(CheckResult(id="lint", base_exit=base, exit=result, gate="worse")) == words

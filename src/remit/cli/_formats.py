@@ -63,7 +63,10 @@ def exit_words(code: int | None) -> str:
 def check_words(check: CheckResult) -> str:
     """What the gate made of a check."""
     if check.gate == "worse":
-        return "worse than before"
+        # Only `all_pass` stops a check that fails as it did on the base, or that couldn't be run there.
+        if check.base_exit is None:
+            return "fails, but must pass"
+        return "still fails, but must pass" if check.exit == check.base_exit else "worse than before"
     if check.gate == "skipped":
         return "skipped"
     flaky = ", at the second try" if check.flaky else ""

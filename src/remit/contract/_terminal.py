@@ -64,7 +64,7 @@ CODES: dict[TerminalClass, dict[str, str]] = {
     "rejected": {
         "rejected": "The review rejected the work.",
         "revisions_exhausted": "The review asked for more revisions than are allowed.",
-        "checks_failed": "The workspace's checks are worse than before.",
+        "checks_failed": "The workspace's checks are worse than before, or fail where all must pass.",
     },
     "internal": {"invariant": "Remit broke a rule of its own."},
     "cancelled": {
