@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from remit.config import load_config
-from remit.config._trust import _WORKSPACE_KEYS  # pyright: ignore[reportPrivateUsage] - the page names it
+from remit.config._trust import _WORKSPACE_KEYS
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "how-to"
 BLOCKS = [

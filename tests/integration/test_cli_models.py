@@ -156,6 +156,29 @@ def test_who_cannot_be_reached(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> Non
     assert "sk-wrong" not in json.dumps(rows)
 
 
+@pytest.mark.parametrize("kind", ["anthropic", "google"])
+def test_an_extra_that_is_not_installed(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    """A model that a run would be refused for is never shown as ready: by `models`, nor by `doctor`."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, package=None: None)
+    monkeypatch.setenv(KEY, "key-0123456789")
+    text = f'[providers.p]\nkind = "{kind}"\napi_key_env = "{KEY}"\n'
+    code, (row,) = ask(text + pool("p:gemini-3.8-flash"))
+    assert (code, row["reachable"]) == (1, False)
+    assert f"pip install 'remit[{kind}]'" in row["why"]
+    code, (row,) = ask(text)
+    assert (code, row["reachable"], f"remit[{kind}]" in row["why"]) == (0, False, True)
+    own = Path.cwd().parent / ".config" / "remit" / "remit.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text(text + pool("p:gemini-3.8-flash"))
+    assert main(["doctor"]) == 1
+    said = capsys.readouterr().out
+    assert said.count(f"pip install 'remit[{kind}]'") == 2, "of the provider, and of the model"
+    assert "A run would work here." not in said
+    assert "OPENAI_API_KEY" not in said, "that is no way out"
+
+
 def test_a_provider_that_no_pool_names(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is shown too, and its failure is no failure of a pool."""
     with FakeProvider(dialect=OpenAIChatDialect()) as fake:

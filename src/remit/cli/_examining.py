@@ -284,13 +284,17 @@ def _models(place: Place) -> Iterator[Finding]:
     yield from (_provider(config, name) for name in sorted(config.providers))
     try:
         ready = with_model(place, RunRequest(prompt="x"))
-        pool = ready.config.pools.get("default")
-        for member in pool.members if pool is not None else ():
-            config = ready.config
-            config.check_model(member.model)
-            yield Finding("good", f"model {member.model}: {_why(ready, place)}")
     except RemitError as error:
         yield Finding("bad", error.message, fix="export OPENAI_API_KEY=... (or name a model with --model)")
+        return
+    pool = ready.config.pools.get("default")
+    for member in pool.members if pool is not None else ():
+        try:
+            ready.config.check_model(member.model)
+        except RemitError as error:
+            yield Finding("bad", f"model {member.model}: {error.message}")
+        else:
+            yield Finding("good", f"model {member.model}: {_why(ready, place)}")
 
 
 def _why(ready: Place, place: Place) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from rich.text import Text
 
-from remit.cli._formats import tokens
+from remit.cli._formats import count, tokens
 from remit.cli._place import find_place
 from remit.cli._screen import Results, console_on, glyphs_of
 from remit.cli._words import one_line, say
@@ -260,7 +260,7 @@ def _cells(row: Row) -> Iterator[Text]:
     yield Text(_price_words(row))
     yield Text(row.tools or "?")
     yield Text("?" if row.efforts is None else " ".join(row.efforts) or "none")
-    yield Text(one_line(_remark(row), width=200), style="dim")
+    yield Text(one_line(_remark(row), width=500), style="dim")
 
 
 def _price_words(row: Row) -> str:
@@ -276,7 +276,9 @@ def _remark(row: Row) -> str:
     if row.listed is False:
         return "the provider doesn't list it"
     models = row.looked.models if row.looked is not None else None
-    return f"{len(models)} models, none in a pool" if row.member is None and models is not None else ""
+    return (
+        f"{count(len(models), 'model')}, none in a pool" if row.member is None and models is not None else ""
+    )
 
 
 def _usd(micros: int) -> str:

@@ -19,7 +19,14 @@ from remit.config._providers import (
 from remit.config._schema import HostTable, ProviderTable
 from remit.contract import LimitRequest
 from remit.errors import ConfigError, InvalidRequest
-from remit.models import PoolMember, PoolSettings, ProviderSettings, describe_table, why_not_served
+from remit.models import (
+    PoolMember,
+    PoolSettings,
+    ProviderSettings,
+    describe_table,
+    need_extra,
+    why_not_served,
+)
 from remit.primitives import Secret
 from remit.usage import PriceSetting
 from remit.workspaces import KeepLimits, McpServer, WorkspaceSettings
@@ -76,13 +83,15 @@ class Config:
         """A provider with its key.
 
         Raises:
-            ConfigError: No such provider, no key, or settings that don't go together.
+            ConfigError: No such provider, no key, no SDK, or settings that don't go together.
         """
         table = self.find_provider(name)
         if table is None:
             known = ", ".join(sorted({*self.providers, *IMPLICIT_PROVIDERS}))
             raise ConfigError(f"no provider `{name}` is configured (there are: {known})", param="model")
-        return resolve_provider(name, table, self.environment)
+        settings = resolve_provider(name, table, self.environment)
+        need_extra(settings.kind, provider=name)
+        return settings
 
     def check_model(self, model: str) -> None:
         """Whether `NAME:MODEL` can be asked, as far as that can be told before it is.

@@ -13,6 +13,7 @@ from remit.models._catalog import (
 from remit.models._codec import message_from_json, message_to_json
 from remit.models._early import loading_early
 from remit.models._estimate import estimate_input_tokens, estimate_text_tokens
+from remit.models._extras import need_extra
 from remit.models._facts import LOCAL_WINDOW_TOKENS, Looked, ModelFacts, look_up
 from remit.models._messages import (
     AssistantBlock,
@@ -96,6 +97,7 @@ __all__ = [
     "message_from_json",
     "message_role",
     "message_to_json",
+    "need_extra",
     "takes_images",
     "why_not_served",
 ]

@@ -48,7 +48,7 @@ class AnthropicAdapter(SdkAdapter["AnthropicSdk", AnthropicExchange]):
     exchange_class = AnthropicExchange
 
     def __init__(self, settings: ProviderSettings, *, clock: Clock, ids: Ids) -> None:
-        need_extra("anthropic", "anthropic", provider=settings.name)
+        need_extra(settings.kind, provider=settings.name)
         super().__init__(settings, clock=clock, ids=ids)
         self._offered = OfferedTools()
         self._bounds: dict[str, int] = {}

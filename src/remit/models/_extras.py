@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import importlib.util
+from typing import Final
 
 from remit.errors import ConfigError
 
+_EXTRAS: Final = {
+    "anthropic": ("anthropic", "anthropic"),
+    "google": ("google", "google.genai"),
+    "vertex": ("google", "google.genai"),
+}
+"""By kind: the extra of this distribution that brings its SDK, and a module of that."""
 
-def need_extra(extra: str, module: str, *, provider: str) -> None:
+
+def need_extra(kind: str, *, provider: str) -> None:
     """Refuse a provider whose SDK isn't there.
 
     Args:
-        extra: The extra of this distribution that brings it.
-        module: A module of the SDK.
+        kind: Its kind.
         provider: The configured provider's name.
 
     Raises:
         ConfigError: It isn't installed; the message says the command.
     """
+    if kind not in _EXTRAS:
+        return
+    extra, module = _EXTRAS[kind]
     try:
         found = importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:

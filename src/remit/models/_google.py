@@ -43,7 +43,7 @@ class GoogleAdapter(SdkAdapter["GoogleSdk", GeminiExchange]):
     exchange_class = GeminiExchange
 
     def __init__(self, settings: ProviderSettings, *, clock: Clock, ids: Ids) -> None:
-        need_extra("google", "google.genai", provider=settings.name)
+        need_extra(settings.kind, provider=settings.name)
         super().__init__(settings, clock=clock, ids=ids)
         self._offered = OfferedTools()
         self._plain: set[str] = set()
