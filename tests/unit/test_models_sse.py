@@ -76,3 +76,28 @@ def test_an_endless_line_is_refused() -> None:
         SseReader(max_event_chars=100).feed(b"data: " + b"x" * 200)
     with pytest.raises(EventTooLongError):
         SseReader(max_event_chars=100).feed(b"data: xxxxxxxxxx\n" * 20)
+
+
+def test_the_bound_is_of_one_event() -> None:
+    """An event of the whole bound passes, one more character doesn't, and many events never add up."""
+    reader = SseReader(max_event_chars=20)
+    for _ in range(5):
+        (event,) = reader.feed(b"data: " + b"x" * 14 + b"\n\n")
+        assert event.data == "x" * 14
+    assert SseReader(max_event_chars=20).feed(b"data: " + b"x" * 14) == []
+    with pytest.raises(EventTooLongError):
+        SseReader(max_event_chars=20).feed(b"data: " + b"x" * 15)
+
+
+def test_a_name_without_data_names_nothing() -> None:
+    """R70: a blank line ends the event, its name too, also where there was nothing to hand out."""
+    assert read(b"event: error\n\ndata: a\n\n") == [(None, "a", True)]
+
+
+def test_what_is_left_over_is_told() -> None:
+    """R69: part of a line is a rest, and so is a line whose event isn't closed."""
+    reader = SseReader()
+    assert not reader.has_rest
+    for piece, rest in ((b"da", True), (b"ta: a\n", True), (b"\n", False), (b": comment\n", False)):
+        reader.feed(piece)
+        assert reader.has_rest is rest
