@@ -161,7 +161,9 @@ async def test_a_stop_before_the_first_look_leaves_nothing(node: Node) -> None:
     assert (await node.tool("list_files", "run_2")).status == "success"
 
 
-async def test_a_call_stopped_while_it_opens_begins_nothing(node: Node) -> None:
+async def test_a_call_stopped_while_it_opens_begins_nothing(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """R3: a stop that comes before the checkout is open lets no command begin after it."""
     keeper = await node.service.get_keeper()
     begin, opening = keeper._begin, asyncio.Event()
@@ -171,7 +173,7 @@ async def test_a_call_stopped_while_it_opens_begins_nothing(node: Node) -> None:
         await asyncio.sleep(0.02)
         return await begin(*args)
 
-    keeper._begin = begin_slowly  # type: ignore[method-assign] - a stand-in
+    monkeypatch.setattr(keeper, "_begin", begin_slowly)
     order = node.tool_request("run_shell", "run_2", "c", command="echo > begun; sleep 7032")
     call = asyncio.get_running_loop().create_task(node.service.handle(order))
     await opening.wait()
@@ -283,7 +285,9 @@ async def test_what_cannot_be_woken_is_not_kept(node: Node, tmp_path: Path) -> N
     assert not (tmp_path / "data/checkouts/run_2").exists()
 
 
-async def test_one_that_wakes_up_while_it_is_closed_is_closed(tmp_path: Path) -> None:
+async def test_one_that_wakes_up_while_it_is_closed_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """R2: whoever closes it waits for its keeper, and leaves none."""
     async with place(tmp_path, isolation="overlay") as here:
         await (await here.open("first")).close()
@@ -294,7 +298,7 @@ async def test_one_that_wakes_up_while_it_is_closed_is_closed(tmp_path: Path) ->
             await asyncio.sleep(0.02)
             return await begin(*args)
 
-        here.keeper._begin = begin_slowly  # type: ignore[method-assign] - a stand-in
+        monkeypatch.setattr(here.keeper, "_begin", begin_slowly)
         late = await here.keeper.open(here.request("late"), may_sleep=True)
         look = asyncio.get_running_loop().create_task(late.wake())
         await opening.wait()
