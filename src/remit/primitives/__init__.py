@@ -1,6 +1,7 @@
 """The atoms: ids, clocks, money, strict JSON, text and secrets."""
 
 from remit.primitives._arguments import check_count, check_flag, check_has, check_length, check_text
+from remit.primitives._cancels import once_more
 from remit.primitives._clock import Clock, SystemClock, format_time, parse_time
 from remit.primitives._ids import Ids, SystemIds, is_run_id
 from remit.primitives._json import JsonValue, StrictJsonError, dump_json, load_json
@@ -32,6 +33,7 @@ __all__ = [
     "is_run_id",
     "load_json",
     "micros_from_usd",
+    "once_more",
     "parse_time",
     "patched_path",
     "read_patch_name",

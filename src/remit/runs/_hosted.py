@@ -23,7 +23,7 @@ from pydantic import Field, model_validator
 
 from remit.contract import LimitRequest, Model
 from remit.errors import InternalError, MisuseError
-from remit.primitives import Clock, is_run_id
+from remit.primitives import Clock, is_run_id, once_more
 from remit.runs._hosted_results import (
     COULD_NOT_SETTLE,
     NOT_ADMITTED,
@@ -162,7 +162,7 @@ async def _joined(work: Coroutine[Any, Any, _Value], *, on_cancel: Callable[[], 
             cancelled = error
             on_cancel()
     if cancelled is not None:
-        raise cancelled
+        raise once_more(cancelled)
     return task.result()
 
 

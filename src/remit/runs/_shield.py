@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from remit.primitives import once_more
+
 _Value = TypeVar("_Value")
 
 
@@ -31,5 +33,5 @@ async def despite_cancel(work: Coroutine[Any, Any, _Value]) -> _Value:
             break
     if cancelled is not None:
         task.exception()
-        raise cancelled
+        raise once_more(cancelled)
     return task.result()

@@ -12,6 +12,8 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from remit.primitives import once_more
+
 _Value = TypeVar("_Value")
 
 
@@ -65,4 +67,4 @@ class Children:
             if not task.cancelled():
                 task.exception()  # seen, so that the loop doesn't complain about it
         if cancelled is not None:
-            raise cancelled
+            raise once_more(cancelled)

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from remit.errors import StorageError
+from remit.primitives import once_more
 from remit.storage._connections import connect
 from remit.storage._faults import storage_error
 from remit.storage._folder import DataFolder
@@ -85,5 +86,5 @@ async def settled(future: asyncio.Future[T]) -> T:
         except asyncio.CancelledError as error:
             cancel = error
     if cancel is not None:
-        raise cancel from (None if future.cancelled() else future.exception())
+        raise once_more(cancel) from (None if future.cancelled() else future.exception())
     return future.result()

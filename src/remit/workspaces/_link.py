@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable
 from typing import Any, cast
 
+from remit.primitives import once_more
 from remit.workspaces._failures import KeeperLost, WorkspaceOperationError
 from remit.workspaces.keeper._protocol import Decoder, Frame, FrameTooLarge, encode
 
@@ -120,7 +121,7 @@ class KeeperLink(asyncio.Protocol):
                     cancelled = error
         self.close()
         if cancelled is not None:
-            raise cancelled
+            raise once_more(cancelled)
 
     @property
     def is_closed(self) -> bool:

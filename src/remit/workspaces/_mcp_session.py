@@ -14,6 +14,7 @@ from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
+from remit.primitives import once_more
 from remit.workspaces._command import CommandResult, Stopped
 from remit.workspaces._failures import KeeperLost, WorkspaceOperationError
 from remit.workspaces._mcp_results import McpFailed, McpResult
@@ -206,7 +207,7 @@ class McpSession:
         ending = asyncio.get_running_loop().create_task(self._end(), name=f"end mcp {self.name}")
         cancelled = await outlast(ending)
         if cancelled is not None:
-            raise cancelled
+            raise once_more(cancelled)
         return ending.result()
 
     async def _end(self) -> Stopped | None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from remit.errors import MisuseError, RemitError, SchemaTooNew, StorageBusy, StorageError, StorageFull
+from remit.primitives import once_more
 from remit.workspaces._outlasting import outlast
 
 SCHEMA_VERSION: Final = 1
@@ -217,5 +218,5 @@ async def despite_cancels(answer: asyncio.Future[T]) -> T:
     if cancelled is not None:
         if not answer.cancelled():
             answer.exception()  # told to nobody: the cancel goes first
-        raise cancelled
+        raise once_more(cancelled)
     return answer.result()

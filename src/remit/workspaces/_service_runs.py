@@ -11,7 +11,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from remit.contract import How, StoppedCall
 from remit.errors import NodeError
-from remit.primitives import Clock
+from remit.primitives import Clock, once_more
 from remit.workspaces._changes import Changes
 from remit.workspaces._checkout import Checkout
 from remit.workspaces._collect import MAX_CHANGED, IgnoreMemory
@@ -239,5 +239,5 @@ async def to_the_end(work: Callable[[], _Value]) -> _Value:
     future = asyncio.get_running_loop().run_in_executor(None, work)
     cancelled = await outlast(future)
     if cancelled is not None:
-        raise cancelled
+        raise once_more(cancelled)
     return future.result()

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
+from remit.primitives import once_more
 from remit.workspaces._outlasting import outlast
 from remit.workspaces.keeper._storage import remove_unless_held
 
@@ -34,7 +35,7 @@ async def take_in_thread(take: Callable[[], _Taken], give_back: Callable[[_Taken
         return taking.result()
     if taking.exception() is None:
         give_back(taking.result())
-    raise cancelled
+    raise once_more(cancelled)
 
 
 async def take_back(storage: Path) -> None:
