@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 from remit.admission import Binding, Caller
 from remit.api import Cancelled, NodeRow, Places, ServedStore, WorkRow
 from remit.contract import AuditFact, CancelReceipt, Delivery, DryRun, RunView, WorkKind
-from remit.errors import NotFound, PreconditionFailed, RequestError
+from remit.errors import NotFound, PreconditionFailed
+from remit.host._admitting import admit
 from remit.host._by_hand import ByHand, PatchPlace, deliver_by_hand, delivery_of
 from remit.host._delivering import check_deliverable, check_discardable
 from remit.host._live_work import LiveWork, run_of_work
@@ -25,19 +26,15 @@ from remit.runs import (
     Feed,
     OperationContext,
     RunControl,
-    SessionCreate,
     Started,
     StoredRun,
     Tombstone,
-    TurnBlocked,
-    TurnStart,
     TurnStop,
     act_of,
     despite_cancel,
     id_of_name,
     name_in_host,
     name_outside,
-    split_request,
     tell_run,
     with_position,
 )
@@ -175,28 +172,13 @@ class HostDoor:
 
     async def start(self, parsed: ParsedRequest, *, caller: Caller, idempotency_key: str | None) -> Started:
         """Through the two operations that every door goes through; see `ServedHost`."""
-        context, dispatcher = self._context(caller), self._parts.dispatcher
-        session, turn = split_request(parsed.request)
-        run_id = parsed.request.id or self._host.ids.new("run")
-        create = SessionCreate(session_id=None, turn_id=run_id, session=session, turn=turn)
-        try:
-            created = (await dispatcher.create_session(create, context)).get()
-        except RequestError:
-            starter = self._parts.starter
-            repeated = await starter.find_repeated(parsed.request, caller, idempotency_key)
-            if repeated is None:
-                raise
-            return Started(run=repeated, created=False)
-        start = TurnStart(
-            session=created.session,
-            turn_id=run_id,
-            turn=turn,
+        started = await admit(
+            self._parts,
+            parsed,
+            run_id=parsed.request.id or self._host.ids.new("run"),
+            context=self._context(caller),
             idempotency_key=idempotency_key,
-            text_replaced=parsed.text_replaced,
         )
-        started = (await dispatcher.start_turn(start, context)).get()
-        if isinstance(started, TurnBlocked):
-            raise started.error.to_error()
         stored = await self._get(started.turn.run_id, caller.tenant)
         return Started(run=stored, created=not started.joined)
 

@@ -12,7 +12,8 @@ from remit.admission import Caller
 from remit.api import ServedHost
 from remit.config import Config
 from remit.contract import DeliveryMode, DryRun, RunRequest, RunView
-from remit.errors import MisuseError, RequestError
+from remit.errors import MisuseError
+from remit.host._admitting import admit
 from remit.host._asking import Asked, check_asked, check_times
 from remit.host._parts import HostSettings, Parts, open_parts
 from remit.host._previewing import preview
@@ -31,7 +32,6 @@ from remit.primitives import (
     check_has,
     check_length,
 )
-from remit.requests import ParsedRequest
 from remit.runs import (
     CancelAsked,
     CancelBy,
@@ -43,16 +43,10 @@ from remit.runs import (
     RunStore,
     RunTimes,
     Scope,
-    SessionCreate,
     Tombstone,
-    TurnBlocked,
-    TurnStart,
-    TurnStarted,
     despite_cancel,
     no_run,
     read_newest_view,
-    snapshot_of,
-    split_request,
     sweep_dead_runs,
     with_position,
 )
@@ -306,7 +300,13 @@ class Host:
     async def _start(self, asked: Asked, run_id: str | None = None) -> Run:
         parts = self._open_parts
         run_id = run_id or asked.parsed.request.id or self.ids.new("run")
-        started = await self._admit(parts, asked.parsed, run_id, asked.idempotency_key)
+        started = await admit(
+            parts,
+            asked.parsed,
+            run_id=run_id,
+            context=self._context(),
+            idempotency_key=asked.idempotency_key,
+        )
         control = parts.engine.find_control(started.turn.run_id)
         watch: Watch | None = None
         if control is not None and asked.scope is not None:
@@ -314,31 +314,6 @@ class Host:
         if asked.on_event is not None:
             watch = self._watch(parts, started.turn.run_id, asked.on_event)
         return Run(self._reach, started.turn.run_id, watch=watch)
-
-    async def _admit(
-        self, parts: Parts, parsed: ParsedRequest, run_id: str, idempotency_key: str | None
-    ) -> TurnStarted:
-        """Through the two operations that every door goes through."""
-        context, (session, turn) = self._context(), split_request(parsed.request)
-        create = SessionCreate(session_id=None, turn_id=run_id, session=session, turn=turn)
-        try:
-            created = (await parts.dispatcher.create_session(create, context)).get()
-        except RequestError:
-            repeated = await parts.starter.find_repeated(parsed.request, context.caller, idempotency_key)
-            if repeated is None:
-                raise
-            return TurnStarted(turn=snapshot_of(repeated.view), joined=True)
-        start = TurnStart(
-            session=created.session,
-            turn_id=run_id,
-            turn=turn,
-            idempotency_key=idempotency_key,
-            text_replaced=parsed.text_replaced,
-        )
-        started = (await parts.dispatcher.start_turn(start, context)).get()
-        if isinstance(started, TurnBlocked):
-            raise started.error.to_error()
-        return started
 
     def _bind(self, scope: Scope, control: RunControl, run_id: str) -> None:
         """When the scope ends, so does the run; when the run has ended, nobody listens any more."""
