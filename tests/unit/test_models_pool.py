@@ -219,9 +219,11 @@ async def test_a_pause_longer_than_the_time_left() -> None:
 
 async def test_a_pause_without_bound() -> None:
     """R52: obeyed, but not for a day, also where nothing else bounds the run."""
+    clock = JumpingClock()
     with pytest.raises(ProviderError) as caught:
-        await ask(make_pool(StubAdapter(limited(86_400.0))))
+        await ask(make_pool(StubAdapter(limited(86_400.0)), clock))
     assert caught.value.reason == "rate_limited"
+    assert clock.slept == []
 
 
 async def test_a_back_off_longer_than_the_time_left() -> None:
